@@ -88,6 +88,9 @@ reap(struct http *h)
 		(void)curl_easy_getinfo(
 		    m->easy_handle, CURLINFO_PRIVATE, &private);
 		rq = (struct http_request *)(void *)private;
+		if (m->data.result == CURLE_SEND_FAIL_REWIND)
+			rq->error = "the connection was closed before an "
+				    "answer came";
 		if (m->data.result != CURLE_OK && rq->error == NULL) {
 			if (rq->message[0] == '\0')
 				xsnprintf(rq->message, sizeof(rq->message),

@@ -375,7 +375,7 @@ has_three_beats(struct fake *f)
 static int
 beats_after_faults(struct fake *f)
 {
-	return TAILQ_EMPTY(&f->faults) && fake_count(f, "/register") >= 8;
+	return TAILQ_EMPTY(&f->faults) && f->registered >= 2;
 }
 
 static void
@@ -393,7 +393,7 @@ the_heartbeat_goes_on_and_survives_failures(void **state)
 	fake_fault(f, "/register", 502, "<html>", 2);
 	fake_wait(f, beats_after_faults, "heartbeats after failures");
 	assert_int_equal(f->cancels, 0);
-	assert_true(f->reconnecting >= 1 && f->registered >= 2);
+	assert_int_equal(f->reconnecting, 1);
 	f->cancelled = 1;
 	fake_wait(f, is_cleared, "cleared marker");
 	stop_cleanly(f);
