@@ -28,6 +28,11 @@
 #define DRAIN_IDLE_MS 100
 #define DRAIN_MAX_MS  1000
 #define READ_SIZE     65536
+/*
+ * A killed namespace ends at once unless one of its processes sits in the
+ * kernel (a dead network mount). Then nobody can say what it still does.
+ */
+#define KILL_MAX_MS 5000
 
 struct stream {
 	struct command *command;
@@ -50,6 +55,7 @@ struct command {
 	struct event *timeout;
 	struct event *drain_idle;
 	struct event *drain_max;
+	struct event *watchdog; /* after a kill */
 	int cancelled;
 	int timed_out;
 	int shell_ended;
@@ -74,6 +80,8 @@ add_timer(struct event *ev, int ms)
 static void
 kill_all(struct command *c)
 {
+	if (!event_pending(c->watchdog, EV_TIMEOUT, NULL))
+		add_timer(c->watchdog, KILL_MAX_MS);
 	if (c->pidfd != -1 && sys_pidfd_kill(c->pidfd, SIGKILL) == -1 &&
 	    errno != ESRCH)
 		log_warn("command: kill");
@@ -204,9 +212,19 @@ finish(struct command *c, enum command_end end, struct result *res,
 	event_del(c->timeout);
 	event_del(c->drain_idle);
 	event_del(c->drain_max);
+	event_del(c->watchdog);
 	if (c->pid_ev != NULL)
 		event_del(c->pid_ev);
 	c->done(c, end, res, text, c->arg);
+}
+
+static void
+on_watchdog(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	log_warnx("command: a killed process does not end");
+	finish(arg, COMMAND_LOST, NULL, "command did not end when killed");
 }
 
 static void
@@ -390,6 +408,7 @@ command_start(struct event_base *base, int control, const struct request *q,
 	c->timeout = new_event(base, -1, 0, on_timeout, c);
 	c->drain_idle = new_event(base, -1, 0, on_drained, c);
 	c->drain_max = new_event(base, -1, 0, on_drained, c);
+	c->watchdog = new_event(base, -1, 0, on_watchdog, c);
 	if (event_add(c->status_ev, NULL) == -1)
 		fatalx("command: no event");
 
@@ -498,5 +517,6 @@ command_free(struct command *c)
 	event_free(c->timeout);
 	event_free(c->drain_idle);
 	event_free(c->drain_max);
+	event_free(c->watchdog);
 	free(c);
 }

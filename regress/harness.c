@@ -54,7 +54,7 @@ harness_init(struct harness *h, size_t nroots)
 	h->uid = getuid();
 	h->gid = getgid();
 	if (h->uid == 0) {
-		h->uid = 65534;
+		h->uid = 61234;
 		if ((v = getenv("TEST_UID")) != NULL)
 			h->uid = (uid_t)strtoul(v, NULL, 10);
 		h->gid = (gid_t)h->uid;
@@ -304,21 +304,37 @@ take_outcomes(struct harness *h)
 	}
 }
 
+/* The answer with this id, stashed or next; others are kept for later. */
+static int
+next_answer(struct harness *h, uint32_t id, struct imsg *im)
+{
+	size_t i;
+
+	for (i = 0; i < h->nstash; i++)
+		if (h->stash[i].id == id) {
+			*im = h->stash[i];
+			h->stash[i] = h->stash[--h->nstash];
+			return 0;
+		}
+	for (;;) {
+		if (imsg_get_blocking(&h->bridge, im, ANSWER_TIMEOUT_MS) != 1)
+			return -1;
+		if (im->id == id)
+			return 0;
+		if (h->nstash == sizeof(h->stash) / sizeof(h->stash[0]))
+			fatalx("too many answers");
+		h->stash[h->nstash++] = *im;
+	}
+}
+
 int
 harness_wait(struct harness *h, uint32_t id, struct answer *a)
 {
 	struct imsg im;
-	int r;
 
 	memset(a, 0, sizeof(*a));
-	for (;;) {
-		r = imsg_get_blocking(&h->bridge, &im, ANSWER_TIMEOUT_MS);
-		if (r != 1)
-			return -1;
-		if (im.id == id)
-			break;
-		imsg_free(&im);
-	}
+	if (next_answer(h, id, &im) == -1)
+		return -1;
 	if (im.type == MSG_RESULT) {
 		if (result_parse(&im, &a->result) == -1)
 			fatalx("malformed result");

@@ -31,6 +31,8 @@ struct harness {
 	uint64_t home_bytes;
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
+	struct imsg stash[8]; /* answers nobody waited for yet */
+	size_t nstash;
 };
 
 /*
