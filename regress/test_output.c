@@ -79,7 +79,7 @@ the_mark_counts_what_is_left_out(void **state)
 	in[1000] = '\0';
 	/* 29 bytes of mark with three digits, 12 before and 13 after. */
 	expect(in, "", 54,
-	    "0123456789012\n[... 973 bytes omitted ...]\n"
+	    "012345678901\n[... 975 bytes omitted ...]\n"
 	    "67890123456789" +
 		0,
 	    "", 1);
