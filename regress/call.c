@@ -18,7 +18,9 @@
  * shows the answer to a person. Used by ../demo and by hand:
  *	call [-w ID] [-q] [-t SECONDS] URL OPERATION [NAME=VALUE ...]
  * A value that consists of digits is sent as a number, true and false as
- * booleans, everything else as a string.
+ * booleans, everything else as a string. Or sends any JSON and prints the
+ * answer, or one member of it:
+ *	call [-f MEMBER] -p URL JSON
  */
 
 #define ANSWER_MAX (32U << 20)
@@ -134,22 +136,49 @@ show(const struct buf *answer, long status, double seconds, const char *what,
 	json_free(j);
 }
 
+static int
+show_raw(struct buf *answer, long status, const char *member)
+{
+	const char *error, *s;
+	struct json *j;
+
+	if (status != 200)
+		fatalx("status %ld: %s", status, buf_cstr(answer));
+	if (member == NULL) {
+		printf("%s\n", buf_cstr(answer));
+		return 0;
+	}
+	if ((j = json_parse(answer->data, answer->len, &error)) == NULL)
+		fatalx("the answer is no JSON: %s", error);
+	if ((s = json_get_str(j, member)) == NULL)
+		fatalx("the answer has no %s", member);
+	printf("%s\n", s);
+	json_free(j);
+	return 0;
+}
+
 int
 main(int argc, char *argv[])
 {
 	struct curl_slist *headers = NULL;
 	struct buf body, answer;
-	const char *workspace = "primary";
+	const char *workspace = "primary", *member = NULL;
 	char *url;
 	long status = 0, seconds = 330;
 	double took = 0;
 	CURLcode r;
 	CURL *c;
-	int ch, quiet = 0;
+	int ch, quiet = 0, raw = 0;
 
 	log_init("call", 0);
-	while ((ch = getopt(argc, argv, "qt:w:")) != -1) {
+	while ((ch = getopt(argc, argv, "f:pqt:w:")) != -1) {
 		switch (ch) {
+		case 'f':
+			member = optarg;
+			break;
+		case 'p':
+			raw = 1;
+			break;
 		case 'q':
 			quiet = 1;
 			break;
@@ -168,10 +197,15 @@ main(int argc, char *argv[])
 	if (argc < 2)
 		fatalx("usage: call [-q] [-t SECONDS] [-w ID] URL OPERATION "
 		       "[NAME=VALUE ...]");
-	url = xasprintf("%s/workspace-tools/execute", argv[0]);
 	buf_init(&body);
 	buf_init(&answer);
-	build_request(&body, workspace, argv + 1);
+	if (raw) {
+		url = xstrdup(argv[0]);
+		buf_adds(&body, argv[1]);
+	} else {
+		url = xasprintf("%s/workspace-tools/execute", argv[0]);
+		build_request(&body, workspace, argv + 1);
+	}
 	if ((c = curl_easy_init()) == NULL)
 		fatalx("curl");
 	headers = curl_slist_append(headers, "Content-Type: application/json");
@@ -188,7 +222,10 @@ main(int argc, char *argv[])
 		fatalx("%s: %s", url, curl_easy_strerror(r));
 	curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(c, CURLINFO_TOTAL_TIME, &took);
-	show(&answer, status, took, argv[1], quiet);
+	if (raw)
+		status = show_raw(&answer, status, member) == 0 ? 200 : 0;
+	else
+		show(&answer, status, took, argv[1], quiet);
 	curl_easy_cleanup(c);
 	curl_slist_free_all(headers);
 	buf_free(&body);
