@@ -518,7 +518,6 @@ static void
 refused_settlement_of_a_mutation_is_quarantined(void **state)
 {
 	struct world w;
-	struct json *j;
 	int r;
 
 	(void)state;
