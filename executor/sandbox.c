@@ -117,20 +117,31 @@ kernel_setting(const char *path)
 	return c;
 }
 
-/* What an operator can do about a refused namespace. */
+/* What an operator can do about a refused namespace or mount. */
 static const char *
 remedy(void)
 {
 	if (kernel_setting("/proc/sys/kernel/"
 			   "apparmor_restrict_unprivileged_userns") == '1')
-		return "AppArmor restricts user namespaces: install the "
-		       "profile apparmor/librechat-code, or set "
-		       "kernel.apparmor_restrict_unprivileged_userns=0";
+		return "AppArmor restricts user namespaces: copy " PKGDATADIR
+		       "/librechat-code.apparmor to /etc/apparmor.d and load "
+		       "it with apparmor_parser -r";
 	if (kernel_setting("/proc/sys/kernel/unprivileged_userns_clone") == '0')
 		return "set kernel.unprivileged_userns_clone=1";
 	if (kernel_setting("/proc/sys/user/max_user_namespaces") == '0')
 		return "set user.max_user_namespaces to 10000 or more";
-	return "in a container, allow user namespaces and mounts";
+	return "if this is a container, it must allow user namespaces and "
+	       "mounts";
+}
+
+/* Steps whose failure the kernel's configuration explains. */
+static int
+about_namespaces(const char *step)
+{
+	return strncmp(step, "user namespace", 14) == 0 ||
+	    strncmp(step, "loopback", 8) == 0 ||
+	    strncmp(step, "mount ", 6) == 0 ||
+	    strncmp(step, "pivot_root", 10) == 0;
 }
 
 static int
@@ -221,8 +232,10 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	if (start_keeper(sb, &k, error) == -1)
 		return -1;
 	if (wait_ready(sb->control, sb->pid, &ready) == -1) {
-		*error = xasprintf("workspace %s: sandbox: %s; %s", sb->root.id,
-		    ready.error.text, remedy());
+		*error = xasprintf("workspace %s: sandbox: %s%s%s", sb->root.id,
+		    ready.error.text,
+		    about_namespaces(ready.error.text) ? "; " : "",
+		    about_namespaces(ready.error.text) ? remedy() : "");
 		return -1;
 	}
 	close(sb->root_fd);
