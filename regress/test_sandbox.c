@@ -104,6 +104,11 @@ static const struct row rows[] = {
 	{ "device nodes of the root are not devices", "mknod d c 1 3", 1, "",
 	    NULL },
 
+	{ "kernel interfaces in /proc are mounted read-only",
+	    "awk '$5 == \"/proc/sys\" {print $5, "
+	    "substr($6, 1, 2)}' /proc/self/mountinfo | sort -u",
+	    0, "/proc/sys ro\n", NULL },
+
 	/* /tmp */
 	{ "/tmp has mode 1777", "stat -c %a /tmp /var/tmp /dev/shm", 0,
 	    "1777\n1777\n1777\n", NULL },
@@ -148,6 +153,9 @@ static const struct row rows[] = {
 	/* privileges */
 	{ "all capability sets are empty",
 	    "grep -c '^Cap...:.0000000000000000$' /proc/self/status", 0, "5\n",
+	    NULL },
+	{ "nor has process 1 of the command any",
+	    "grep -c '^Cap...:.0000000000000000$' /proc/1/status", 0, "5\n",
 	    NULL },
 	{ "no_new_privs is on and a filter is installed",
 	    "grep -E 'NoNewPrivs|^Seccomp:' /proc/self/status | tr -d "
@@ -709,17 +717,24 @@ permission_is_used_up(void **state)
 static void
 second_request_on_a_busy_root_is_refused(void **state)
 {
+	static const char command[] = "touch begun; sleep 0.5; rm begun; "
+				      "echo first";
 	struct request q;
 	struct answer a;
 	uint32_t first;
+	char *path;
 
 	(void)state;
 	memset(&q, 0, sizeof(q));
 	q.operation = OP_EXECUTE_COMMAND;
-	text_set(&q.command, "sleep 0.2; echo first", 21);
+	text_set(&q.command, command, strlen(command));
 	q.timeout_ms = 5000;
 	q.max_output = 100;
 	first = harness_send(&H, &q);
+	path = xasprintf("%s/begun", H.roots[0]);
+	while (access(path, F_OK) == -1)
+		usleep(1000);
+	free(path);
 	assert_int_equal(harness_run(&H, 0, "echo second", &a), 0);
 	assert_false(a.ok);
 	assert_int_equal(a.error.code, EC_COMMAND_UNAVAILABLE);
@@ -808,6 +823,85 @@ executor_death_kills_the_command(void **state)
 	harness_remove(&h);
 }
 
+/*
+ * A directory that a sandbox sees unless something hides it: not below /tmp
+ * or another private place.
+ */
+static char *
+visible_scratch(struct harness *h)
+{
+	static const char *const places[] = { "/srv", "/opt", "/var/lib", "." };
+	char *path, *real;
+	size_t i;
+
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		path = xasprintf("%s/librechat-code-test.XXXXXX", places[i]);
+		if (mkdtemp(path) != NULL) {
+			real = realpath(path, NULL);
+			assert_non_null(real);
+			assert_int_equal(chmod(real, 0755), 0);
+			assert_int_equal(chown(real, h->uid, h->gid), 0);
+			free(path);
+			return real;
+		}
+		free(path);
+	}
+	fail_msg("no place for a scratch directory");
+	return NULL;
+}
+
+static char *
+visible_directory(struct harness *h, const char *dir, const char *name)
+{
+	char *path = xasprintf("%s/%s", dir, name);
+
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(chown(path, h->uid, h->gid), 0);
+	put_file(h, path, "secret", "secret\n", 7, 0644);
+	return path;
+}
+
+static void
+home_and_other_roots_are_hidden_wherever_they_are(void **state)
+{
+	struct harness h;
+	struct answer a;
+	char *dir, *cmd, *file;
+	size_t i;
+
+	(void)state;
+	harness_init(&h, 2);
+	dir = visible_scratch(&h);
+	free(h.home);
+	h.home = visible_directory(&h, dir, "home");
+	for (i = 0; i < 2; i++) {
+		free(h.roots[i]);
+		h.roots[i] = visible_directory(&h, dir, i ? "b" : "a");
+	}
+	/* Only what is tested hides anything here. */
+	while (h.nhidden > 0)
+		free(h.hidden[--h.nhidden]);
+	if (harness_start(&h) == -1)
+		fail_msg("%s", h.failed);
+	cmd = xasprintf("cat %s/b/secret %s/home/secret ~/secret; ls -A ~ "
+			"%s/b; touch ~/made; cat secret",
+	    dir, dir, dir);
+	assert_int_equal(harness_run(&h, 0, cmd, &a), 0);
+	assert_true(a.ok);
+	assert_null(memmem(a.result.out.data,
+	    a.result.out.len > 7 ? a.result.out.len - 7 : 0, "secret", 6));
+	assert_memory_equal(
+	    a.result.out.data + a.result.out.len - 7, "secret\n", 7);
+	file = xasprintf("%s/made", h.home);
+	assert_int_equal(access(file, F_OK), -1);
+	answer_free(&a);
+	free(file);
+	free(cmd);
+	harness_stop(&h);
+	remove_tree(dir);
+	free(dir);
+}
+
 static void
 missing_root_is_a_start_error(void **state)
 {
@@ -892,6 +986,8 @@ main(void)
 		cmocka_unit_test(nothing_is_left_in_the_root),
 		cmocka_unit_test(tmp_is_wiped_with_the_sandbox),
 		cmocka_unit_test(executor_death_kills_the_command),
+		cmocka_unit_test(
+		    home_and_other_roots_are_hidden_wherever_they_are),
 		cmocka_unit_test(missing_root_is_a_start_error),
 	};
 	struct CMUnitTest tests[NROWS + sizeof(more) / sizeof(more[0])];
