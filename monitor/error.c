@@ -9,7 +9,7 @@
 #include "buf.h"
 #include "error.h"
 
-static char *
+static char *__attribute__((__format__(__printf__, 1, 0)))
 format(const char *fmt, va_list ap)
 {
 	struct buf b;

@@ -21,7 +21,7 @@
 
 #define START_LIMIT_MS 60000 /* until both helpers are ready */
 #define STOP_LIMIT_MS  30000 /* below the 35 s of a service manager */
-#define GRACE_MS       300 /* last words; SIGTERM before SIGKILL */
+#define GRACE_MS       300 /* last words; end of file before SIGKILL */
 #define TICK_MS        50
 
 /* The process is gone and its last words have been read, or will not come. */
@@ -48,6 +48,14 @@ set_state(struct monitor *m, enum monitor_state state, int64_t limit)
 	m->deadline = limit == 0 ? 0 : time_mono_ms() + limit;
 }
 
+/* End of file is the sign for a helper to end; SIGKILL follows. */
+static void
+close_channel(struct helper *h)
+{
+	peer_free(h->peer);
+	h->peer = NULL;
+}
+
 /* Everything ends now, with this status. */
 static void
 end_all(struct monitor *m, int status)
@@ -56,8 +64,8 @@ end_all(struct monitor *m, int status)
 		return;
 	set_state(m, MS_END, GRACE_MS);
 	m->status = status;
-	signal_helper(&m->bridge, SIGTERM);
-	signal_helper(&m->executor, SIGTERM);
+	close_channel(&m->bridge);
+	close_channel(&m->executor);
 }
 
 static void
@@ -76,6 +84,14 @@ reap(struct monitor *m)
 		hs[i]->wait_status = status;
 		hs[i]->exit_time = time_mono_ms();
 	}
+}
+
+/* Whoever has closed its channel and still lives is no use any more. */
+static void
+kill_mute(const struct helper *h)
+{
+	if (h->gone_time != 0 && time_mono_ms() - h->gone_time > GRACE_MS)
+		signal_helper(h, SIGKILL);
 }
 
 /* One line that says how a helper came to its end, and the exit status. */
@@ -188,8 +204,11 @@ monitor_advance(struct monitor *m)
 	size_t i;
 	int wait = 0;
 
-	if (m->state == MS_START && m->bridge.ready && m->executor.ready)
+	if (m->state == MS_START && m->bridge.ready && m->executor.ready &&
+	    m->bridge.peer != NULL && m->executor.peer != NULL)
 		send_start(m);
+	kill_mute(&m->bridge);
+	kill_mute(&m->executor);
 	check_helpers(m);
 	if (m->state == MS_STOP)
 		advance_stop(m);
@@ -265,10 +284,8 @@ on_gone(struct peer *p, void *arg)
 
 	h->peer = NULL;
 	peer_free(p);
-	/* Whoever closed the channel and still lives is ended. */
+	h->gone_time = time_mono_ms();
 	reap(m);
-	if (!h->exited && m->state != MS_STOP)
-		signal_helper(h, SIGTERM);
 	monitor_advance(m);
 }
 

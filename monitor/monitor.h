@@ -31,6 +31,7 @@ struct helper {
 	int ready;
 	int stop_sent;
 	int64_t exit_time; /* monotonic ms */
+	int64_t gone_time; /* when it closed the channel; 0 = it did not */
 	int ended; /* MSG_ENDED or MSG_FAILED was received */
 	uint8_t status;
 	char *text;
@@ -55,7 +56,6 @@ struct monitor {
 	char **dirs; /* for confine() */
 	size_t ndirs;
 	int64_t deadline; /* of the state; monotonic ms, 0 = none */
-	int killed; /* when everything ends: how hard was it tried */
 	int status; /* exit status */
 	char *last_state; /* last line logged for MSG_STATE */
 };

@@ -140,7 +140,7 @@ handle_arm(struct peer *p, struct imsg *im, void *arg)
 		free(ref.assignment);
 		return -1;
 	}
-	if (m->state != MS_RUN)
+	if (m->state != MS_RUN || m->executor.peer == NULL)
 		errorf(&error, "the worker is stopping");
 	else if (guard_arm(g, m->settings->worker, m->incarnation,
 		     ref.assignment, im->id, &error) == 0) {

@@ -152,8 +152,9 @@ load_identity(struct settings *s, char **error)
 	r = identity_load(s->identity_path, &s->identity, &why);
 	if (r == STORAGE_MISSING)
 		errorf(error,
-		    "%s; pair this worker first: librechat-code pair URL CODE",
-		    why);
+		    "there is no identity %s; pair this worker first: "
+		    "librechat-code pair URL CODE",
+		    s->identity_path);
 	else if (r == STORAGE_ERROR)
 		errorf(error, "%s", why);
 	free(why);
