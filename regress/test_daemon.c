@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <sys/types.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -214,6 +215,8 @@ tool_errors_reach_the_caller(void **state)
 	    422, &j);
 	assert_string_equal(json_get_str(j, "code"), "INVALID_PATH");
 	json_free(j);
+	/* A clean failure: the marker goes after the settlement. */
+	assert_true(world_wait(&w, "leasing", 10000));
 	assert_int_equal(world_markers(&w), 0);
 	must(world_run(&w, "exit 7", &j), 200, &j);
 	json_free(j);
@@ -246,6 +249,7 @@ caller_that_goes_away_cancels(void **state)
 	struct pending p;
 	double start;
 	char *body, *path;
+	int r;
 
 	(void)state;
 	ready(&w, 0);
@@ -259,12 +263,17 @@ caller_that_goes_away_cancels(void **state)
 	while (world_process("43210.25") && world_now() - start < 10000)
 		usleep(2000);
 	assert_false(world_process("43210.25"));
-	assert_true(world_wait(&w, "leasing", 10000));
-	/* The processes are provably dead: a clean rejection, no marker. */
-	expect_output(&w, "ls begun", "begun\n");
+	/*
+	 * A server without fences in serial mode has dropped the record, so
+	 * the rejection cannot be delivered: the marker stays (protocol 9.4
+	 * row 4) and the worker ends.
+	 */
+	r = world_worker_end(&w, 20000);
+	assert_true(r != -1 && WIFEXITED(r) && WEXITSTATUS(r) != 0);
+	assert_int_equal(world_markers(&w), 1);
 	free(path);
 	free(body);
-	finish(&w);
+	world_free(&w);
 }
 
 /* ---- ends ---- */
@@ -328,6 +337,9 @@ death_of(enum victim v)
 	assert_int_not_equal(r, -1);
 	assert_int_not_equal(r, 0);
 	for (;;) {
+		/* Orphans come to us (main is a subreaper). */
+		for (i = 0; i < n; i++)
+			(void)waitpid(all[i], NULL, WNOHANG);
 		for (i = 0; i < n; i++)
 			if (kill(all[i], 0) == 0)
 				break;
@@ -582,17 +594,50 @@ revoked_worker_ends(void **state)
 	world_free(&w);
 }
 
+/* Rotations that the server has answered with 200. */
+static int
+refreshes(struct world *w)
+{
+	const struct json *list;
+	struct json *j;
+	int64_t status;
+	size_t i;
+	int n = 0;
+
+	j = world_control(w, "requests?since=0", NULL);
+	assert_non_null(j);
+	list = json_get_type(j, "requests", JSON_ARRAY);
+	assert_non_null(list);
+	for (i = 0; i < list->n; i++)
+		if (strcmp(json_get_str(list->items[i], "route"), "refresh") ==
+			0 &&
+		    json_get_integer(list->items[i], "status", &status) == 0 &&
+		    status == 200)
+			n++;
+	json_free(j);
+	return n;
+}
+
 static void
 credential_is_rotated_and_kept(void **state)
 {
 	struct world w;
-	struct json *j;
+	double paired;
 
 	(void)state;
 	world_init(&w, 0);
-	/* The first clock offset counts 60 s, so this one is due at once. */
-	world_server(&w, "--credential-ttl", "119", NULL);
-	world_start(&w);
+	/*
+	 * The first clock offset counts 60 s and a credential is due 60 s
+	 * before its end: this one is due when it is a second old.
+	 */
+	world_server(&w, "--credential-ttl", "121", NULL);
+	paired = world_now();
+	world_pair(&w);
+	while (world_now() - paired < 1200)
+		usleep(10000);
+	world_worker(&w, "--allow-workspace-commands", NULL);
+	assert_true(world_wait(&w, "leasing", 20000));
+	assert_int_equal(refreshes(&w), 1);
 	expect_output(&w, "echo a", "a\n");
 	world_signal(&w, SIGTERM);
 	assert_int_equal(world_worker_end(&w, 10000), 0);
@@ -600,9 +645,6 @@ credential_is_rotated_and_kept(void **state)
 	world_worker(&w, "--allow-workspace-commands", NULL);
 	assert_true(world_wait(&w, "leasing", 20000));
 	expect_output(&w, "echo b", "b\n");
-	j = world_state(&w);
-	assert_non_null(j);
-	json_free(j);
 	finish(&w);
 }
 
@@ -842,5 +884,7 @@ main(void)
 	};
 
 	log_init("test", 0);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) == -1)
+		fatal("subreaper");
 	return cmocka_run_group_tests_name("daemon", tests, NULL, NULL);
 }

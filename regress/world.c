@@ -418,6 +418,7 @@ int
 world_command(struct world *w, const char *input, ...)
 {
 	const char *argv[ARGS_MAX];
+	const char *path = program("PROGRAM");
 	char *file = xasprintf("%s/command.log", w->dir);
 	int fds[2], status;
 	va_list ap;
@@ -437,7 +438,7 @@ world_command(struct world *w, const char *input, ...)
 		redirect(file, STDOUT_FILENO);
 		redirect(file, STDERR_FILENO);
 		worker_environment(w);
-		(void)execv(program("PROGRAM"), (char *const *)(uintptr_t)argv);
+		(void)execv(path, (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
 	close(fds[0]);
