@@ -645,6 +645,69 @@ test_pair_refused(void **state)
 	free(path);
 }
 
+/* Re-pairing or another spelling of the worker does not free a directory. */
+static void
+test_marker_of_another_worker(void **state)
+{
+	struct world *w = *state;
+	struct child c;
+	char *dir, *name, *path;
+
+	run(w, &c, "mutate", "uncertain");
+	has(&c, "CLEARED: ");
+	kill(c.pid, SIGTERM);
+	ends(&c, 0);
+	assert_true(quarantined(w));
+	run(w, &c, "idle", "ok");
+	(void)finish(&c);
+	buf_free(&c.out);
+	{
+		const char *const args[] = { "run", "--worker-dir", w->root,
+			"--allow-workspace-writes", NULL };
+
+		set("LIBRECHAT_CODE_WORKER_ID=your-vm");
+		set("LIBRECHAT_CODE_WORKER_TOKEN=static-token-for-the-test");
+		set("LIBRECHAT_CODE_URL=https://code.example.com");
+		set("LIBRECHAT_CODE_SANDBOX_PROFILE=idle");
+		start(w, &c, args);
+	}
+	has(&c, "there is a quarantine of this workspace at ");
+	ends(&c, 78);
+
+	/* The older name, by workspace id, in the worker's own directory. */
+	path = marker(w);
+	assert_int_equal(unlink(path), 0);
+	free(path);
+	dir = state_dir(w->home, "http://127.0.0.1:9/v1", "my-vm");
+	name = marker_name("primary");
+	path = xasprintf("%s/%s", dir, name);
+	copy("/dev/null", path);
+	run(w, &c, "idle", "ok");
+	has(&c, "there is a quarantine of this workspace at ");
+	ends(&c, 78);
+	free(dir);
+	free(name);
+	free(path);
+}
+
+static void
+test_pair_while_running(void **state)
+{
+	struct world *w = *state;
+	struct child c, d;
+
+	pair(w, &c, "K7QF-93TD");
+	ends(&c, 0);
+	paired_worker(w, &c, "idle");
+	has(&c, "bridge idle");
+	unset_all();
+	pair(w, &d, "K7QF-93TD");
+	has(&d, "stop the worker first");
+	ends(&d, 75);
+	kill(c.pid, SIGTERM);
+	ends(&c, 0);
+}
+
 static void
 test_token_beside_identity(void **state)
 {
@@ -678,6 +741,8 @@ main(void)
 		T(test_second_start),
 		T(test_pair_and_rotate),
 		T(test_pair_refused),
+		T(test_marker_of_another_worker),
+		T(test_pair_while_running),
 		T(test_token_beside_identity),
 	};
 
