@@ -123,6 +123,7 @@ system_dir(const char *path)
 struct list {
 	char **p;
 	size_t n;
+	int full; /* something did not fit */
 	const struct roots *roots;
 };
 
@@ -141,8 +142,10 @@ add(struct list *l, const char *dir)
 	for (i = 0; i < l->roots->n; i++)
 		if (path_contains(l->roots->list[i].path, dir))
 			return;
-	if (l->n == HIDDEN_LIMIT)
+	if (l->n == HIDDEN_LIMIT) {
+		l->full = 1;
 		return;
+	}
 	l->p = xreallocarray(l->p, l->n + 1, sizeof(*l->p));
 	l->p[l->n++] = xstrdup(dir);
 }
@@ -215,7 +218,7 @@ int
 roots_hidden(const struct roots *rs, const struct settings *s,
     const struct account *a, char ***list, size_t *n, char **error)
 {
-	struct list l = { NULL, 0, rs };
+	struct list l = { NULL, 0, 0, rs };
 	char *state, *real;
 	size_t i;
 	int r = 0;
@@ -237,6 +240,11 @@ roots_hidden(const struct roots *rs, const struct settings *s,
 		r = add_control(&l, s->marker_file, a, error);
 	if (r == 0)
 		add_homes(&l);
+	if (r == 0 && l.full)
+		r = errorf(error,
+		    "there are more than %d home directories outside /home to "
+		    "hide from commands",
+		    HIDDEN_LIMIT);
 	if (r == -1) {
 		for (i = 0; i < l.n; i++)
 			free(l.p[i]);

@@ -151,6 +151,70 @@ mountinfo_find(const void *data, size_t len, const char *path)
 	return result;
 }
 
+/* Appends what the line says of the path; 0 if it is another mount. */
+static int
+line_location(const char *p, const char *end, unsigned long long id,
+    const char *path, struct buf *out)
+{
+	struct field f, dev = { NULL, 0 }, top = { NULL, 0 };
+	struct buf point, root;
+	char number[24];
+	size_t i, n;
+	int r = 0;
+
+	n = xsnprintf(number, sizeof(number), "%llu", id);
+	buf_init(&point);
+	buf_init(&root);
+	for (i = 0; i < 5 && next_field(&p, end, &f); i++) {
+		if (i == 0 && (f.n != n || memcmp(f.p, number, n) != 0))
+			break;
+		if (i == 2)
+			dev = f;
+		if (i == 3)
+			top = f;
+		if (i == 4 && top.n > 0 && decode(&top, &root) &&
+		    decode(&f, &point))
+			r = 1;
+	}
+	if (r == 1) {
+		/* The slash at the end of "/" belongs to what follows. */
+		if (root.len == 1)
+			root.len = 0;
+		if (point.len == 1)
+			point.len = 0;
+		n = point.len;
+		if (strncmp(path, buf_cstr(&point), n) != 0 ||
+		    (path[n] != '/' && path[n] != '\0'))
+			r = 0;
+	}
+	if (r == 1) {
+		buf_add(out, dev.p, dev.n);
+		buf_add(out, root.data, root.len);
+		buf_adds(out, path + n);
+		if (root.len == 0 && path[n] == '\0')
+			buf_addc(out, '/');
+	}
+	buf_free(&point);
+	buf_free(&root);
+	return r;
+}
+
+int
+mountinfo_location(const void *data, size_t len, unsigned long long id,
+    const char *path, struct buf *out)
+{
+	const char *p = data, *end = p + len, *eol;
+
+	while (p < end) {
+		if ((eol = memchr(p, '\n', (size_t)(end - p))) == NULL)
+			eol = end;
+		if (line_location(p, eol, id, path, out))
+			return 0;
+		p = eol + 1;
+	}
+	return -1;
+}
+
 #ifdef __linux__
 
 int
@@ -209,11 +273,48 @@ mount_preflight(int mountinfo, const char *path, char **error)
 	return 0;
 }
 
+int
+mount_location(int fd, const char *path, struct buf *out)
+{
+#ifdef STATX_MNT_ID
+	struct statx stx;
+	struct buf table;
+	int info, r = -1;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &stx) == -1 ||
+	    (stx.stx_mask & STATX_MNT_ID) == 0)
+		return -1;
+	buf_init(&table);
+	info = mountinfo_open();
+	if (read_table(info, &table) == 0)
+		r = mountinfo_location(
+		    table.data, table.len, stx.stx_mnt_id, path, out);
+	if (info != -1)
+		close(info);
+	buf_free(&table);
+	return r;
+#else
+	(void)fd;
+	(void)path;
+	(void)out;
+	return -1;
+#endif
+}
+
 #else
 
 int
 mountinfo_open(void)
 {
+	return -1;
+}
+
+int
+mount_location(int fd, const char *path, struct buf *out)
+{
+	(void)fd;
+	(void)path;
+	(void)out;
 	return -1;
 }
 

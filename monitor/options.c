@@ -181,7 +181,7 @@ set_option(
 }
 
 static int
-set_positional(struct options *o, const char *word, char **error)
+set_positional(struct options *o, char *word, char **error)
 {
 	if (o->command == CMD_PAIR && o->url == NULL) {
 		o->url = word;
@@ -212,7 +212,8 @@ static int
 parse_word(struct options *o, int argc, char **argv, int *i, char **error)
 {
 	const struct option *op;
-	const char *value, *word = argv[*i];
+	const char *value;
+	char *word = argv[*i];
 
 	if (word[0] != '-' || word[1] == '\0')
 		return set_positional(o, word, error);

@@ -30,7 +30,7 @@ struct options {
 	const char *worker_id; /* pair */
 	const char *identity; /* pair */
 	const char *url; /* pair */
-	const char *code; /* pair */
+	char *code; /* pair; pair() overwrites it in argv */
 	int default_workspace;
 	int allow_writes;
 	int allow_commands;

@@ -63,17 +63,21 @@ install_handlers(void)
 	(void)signal(SIGPIPE, SIG_IGN);
 }
 
-/* The code from the command line, or with "-" one line of standard input. */
+/*
+ * The code from the command line, where it is then overwritten, or with "-"
+ * one line of standard input.
+ */
 static int
-read_code(const char *arg, struct secret *code, char **error)
+read_code(char *arg, struct secret *code, char **error)
 {
 	char line[CODE_MAX + 2], *t;
 	size_t n = 0;
 	ssize_t r = 1;
 
-	if (strcmp(arg, "-") != 0)
+	if (strcmp(arg, "-") != 0) {
 		t = trimmed(arg);
-	else {
+		sodium_memzero(arg, strlen(arg));
+	} else {
 		while (n <= CODE_MAX && memchr(line, '\n', n) == NULL) {
 			r = read(STDIN_FILENO, line + n, CODE_MAX + 1 - n);
 			if (r <= 0)
@@ -278,32 +282,61 @@ pair(struct settings *s, const struct options *o, char **error)
 	return r;
 }
 
+/*
+ * Takes the locks of the worker at the new URL and, where an identity is to
+ * be replaced, at its old one: a running worker would write its own key back.
+ */
+static int
+take_locks(const struct settings *s, int locks[2], char **error)
+{
+	struct identity old;
+	struct base_url url;
+	char *dir, *why = NULL;
+	enum lock_result r;
+
+	locks[0] = locks[1] = -1;
+	r = lock_worker(s->state_dir, &locks[0], error);
+	if (r == LOCK_TAKEN &&
+	    identity_load(s->identity_path, &old, &why) == STORAGE_OK) {
+		if (base_url_parse(old.url, &url, &why) == 0) {
+			dir = state_dir(s->home, url.canonical, old.worker);
+			if (strcmp(dir, s->state_dir) != 0)
+				r = lock_worker(dir, &locks[1], error);
+			free(dir);
+			base_url_free(&url);
+		}
+		identity_free(&old);
+	}
+	free(why);
+	if (r == LOCK_TAKEN)
+		return STATUS_OK;
+	if (locks[0] != -1)
+		close(locks[0]);
+	return r == LOCK_BUSY ? STATUS_TRYAGAIN : STATUS_ERROR;
+}
+
 int
 command_pair(const struct options *o)
 {
 	struct settings s;
 	char *error = NULL;
-	enum lock_result locked;
-	int lock = -1, status = STATUS_OK;
+	int locks[2], status;
 
 	if (settings_pair(&s, o, &error) == -1)
 		status = STATUS_CONFIG;
-	else if ((locked = lock_worker(s.state_dir, &lock, &error)) !=
-	    LOCK_TAKEN) {
-		status = locked == LOCK_BUSY ? STATUS_TRYAGAIN : STATUS_ERROR;
-		log_warnx("%s%s", error,
-		    locked == LOCK_BUSY ? ": stop the worker first" : "");
-	} else if (pair(&s, o, &error) == -1)
-		status = STATUS_ERROR;
-	else
+	else if ((status = take_locks(&s, locks, &error)) == STATUS_OK) {
+		if (pair(&s, o, &error) == -1)
+			status = STATUS_ERROR;
+		close(locks[0]);
+		if (locks[1] != -1)
+			close(locks[1]);
+	}
+	if (status == STATUS_OK)
 		printf("Paired worker %s. Identity saved to %s\n", s.worker,
 		    s.identity_path);
-	if (status != STATUS_OK && lock != -1)
-		log_warnx("%s", error);
-	else if (status == STATUS_CONFIG)
-		log_warnx("%s", error);
-	if (lock != -1)
-		close(lock);
+	else
+		log_warnx("%s%s", error,
+		    status == STATUS_TRYAGAIN ? ": stop the worker first" : "");
 	free(error);
 	settings_free(&s);
 	return status;

@@ -12,6 +12,7 @@
 
 #include "buf.h"
 #include "error.h"
+#include "mountinfo.h"
 #include "msg.h"
 #include "names.h"
 #include "path.h"
@@ -170,6 +171,7 @@ static int
 open_root(struct root *r, const char *id, const char *path, char **error)
 {
 	struct stat st;
+	struct buf b;
 
 	memset(r, 0, sizeof(*r));
 	r->fd = -1;
@@ -197,17 +199,29 @@ open_root(struct root *r, const char *id, const char *path, char **error)
 	r->dev = st.st_dev;
 	r->ino = st.st_ino;
 	r->uid = st.st_uid;
+	buf_init(&b);
+	if (mount_location(r->fd, r->path, &b) == 0)
+		r->location = buf_steal(&b);
 	return 0;
 }
 
-/* Two roots overlap by object or by name (9.3). */
+/* By place in the file system: sees through bind mounts. */
+static int
+same_place(const struct root *a, const struct root *b)
+{
+	return a->location != NULL && b->location != NULL &&
+	    (path_contains(a->location, b->location) ||
+		path_contains(b->location, a->location));
+}
+
+/* Two roots overlap by object, by name or by place (9.3). */
 static int
 overlap(const struct root *a, const struct root *b)
 {
 	return path_contains(a->path, b->path) ||
 	    path_contains(b->path, a->path) ||
 	    below_object(a->dev, a->ino, b->path) ||
-	    below_object(b->dev, b->ino, a->path);
+	    below_object(b->dev, b->ino, a->path) || same_place(a, b);
 }
 
 static int
@@ -382,6 +396,7 @@ roots_free(struct roots *rs)
 		free(r->id);
 		free(r->name);
 		free(r->path);
+		free(r->location);
 		if (r->fd != -1)
 			close(r->fd);
 		free(r->marker_path);

@@ -15,6 +15,7 @@ struct root {
 	char *id;
 	char *name; /* or NULL */
 	char *path; /* canonical */
+	char *location; /* within its file system (mountinfo.h), or NULL */
 	int fd; /* the directory, or a detached mount of it */
 	int mapped; /* fd is a detached mount (msg.h) */
 	dev_t dev;

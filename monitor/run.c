@@ -9,6 +9,7 @@
 
 #include "buf.h"
 #include "commands.h"
+#include "elsewhere.h"
 #include "error.h"
 #include "lock.h"
 #include "log.h"
@@ -52,8 +53,12 @@ check_markers(struct monitor *m, char **error)
 		found = marker_load(&r->marker, &info, error);
 		if (found == STORAGE_ERROR)
 			return -1;
-		if (found == STORAGE_MISSING)
+		if (found == STORAGE_MISSING) {
+			if (elsewhere_check(m->settings->state_dir, r->path,
+				r->id, error) == -1)
+				return -1;
 			continue;
+		}
 		errorf(error,
 		    "Workspace mutations are quarantined since %s: %s. "
 		    "Inspect or restore %s, then run: librechat-code "

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <pwd.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -38,6 +39,7 @@ struct world {
 	char *program;
 	char *root;
 	char *home;
+	int as_root; /* do not become an ordinary account */
 };
 
 /* Environment of the next start; NULL-terminated. */
@@ -194,7 +196,7 @@ start(struct world *w, struct child *c, const char *const *args)
 		dup2(p[1], 2);
 		close(p[0]);
 		close(p[1]);
-		if (geteuid() == 0 &&
+		if (geteuid() == 0 && !w->as_root &&
 		    (setgid(OTHER) == -1 || setuid(OTHER) == -1))
 			_exit(99);
 		execve(argv[0], argv, environment);
@@ -645,6 +647,69 @@ test_pair_refused(void **state)
 	free(path);
 }
 
+/* Re-pairing or another spelling of the worker does not free a directory. */
+static void
+test_marker_of_another_worker(void **state)
+{
+	struct world *w = *state;
+	struct child c;
+	char *dir, *name, *path;
+
+	run(w, &c, "mutate", "uncertain");
+	has(&c, "CLEARED: ");
+	kill(c.pid, SIGTERM);
+	ends(&c, 0);
+	assert_true(quarantined(w));
+	run(w, &c, "idle", "ok");
+	(void)finish(&c);
+	buf_free(&c.out);
+	{
+		const char *const args[] = { "run", "--worker-dir", w->root,
+			"--allow-workspace-writes", NULL };
+
+		set("LIBRECHAT_CODE_WORKER_ID=your-vm");
+		set("LIBRECHAT_CODE_WORKER_TOKEN=static-token-for-the-test");
+		set("LIBRECHAT_CODE_URL=https://code.example.com");
+		set("LIBRECHAT_CODE_SANDBOX_PROFILE=idle");
+		start(w, &c, args);
+	}
+	has(&c, "there is a quarantine of this workspace at ");
+	ends(&c, 78);
+
+	/* The older name, by workspace id, in the worker's own directory. */
+	path = marker(w);
+	assert_int_equal(unlink(path), 0);
+	free(path);
+	dir = state_dir(w->home, "http://127.0.0.1:9/v1", "my-vm");
+	name = marker_name("primary");
+	path = xasprintf("%s/%s", dir, name);
+	copy("/dev/null", path);
+	run(w, &c, "idle", "ok");
+	has(&c, "there is a quarantine of this workspace at ");
+	ends(&c, 78);
+	free(dir);
+	free(name);
+	free(path);
+}
+
+static void
+test_pair_while_running(void **state)
+{
+	struct world *w = *state;
+	struct child c, d;
+
+	pair(w, &c, "K7QF-93TD");
+	ends(&c, 0);
+	paired_worker(w, &c, "idle");
+	has(&c, "bridge idle");
+	unset_all();
+	pair(w, &d, "K7QF-93TD");
+	has(&d, "stop the worker first");
+	ends(&d, 75);
+	kill(c.pid, SIGTERM);
+	ends(&c, 0);
+}
+
 static void
 test_token_beside_identity(void **state)
 {
@@ -656,6 +721,78 @@ test_token_beside_identity(void **state)
 	run(w, &c, "idle", "ok");
 	has(&c, "LIBRECHAT_CODE_WORKER_TOKEN is set although");
 	ends(&c, 78);
+}
+
+static int
+take_one(const char *path, const struct stat *st, int type, struct FTW *f)
+{
+	(void)st;
+	(void)type;
+	(void)f;
+	return lchown(path, 0, 0);
+}
+
+/*
+ * Started as root: the bridge is the dedicated account; a workspace of root
+ * is the account's inside and root's on disk; another one belongs to its
+ * owner, who also runs the executor.
+ */
+static void
+test_started_as_root(void **state)
+{
+	struct world *w = *state;
+	struct passwd *pw = getpwnam(PRIVSEP_USER);
+	struct child c;
+	struct stat st;
+	char *text, *made;
+
+	if (geteuid() != 0 || pw == NULL) {
+		print_message("needs root and the account %s\n", PRIVSEP_USER);
+		skip();
+	}
+	w->as_root = 1;
+	assert_int_equal(nftw(w->dir, take_one, 16, FTW_PHYS), 0);
+	assert_int_equal(chmod(w->dir, 0755), 0);
+	made = xasprintf("%s/made", w->root);
+
+	run(w, &c, "idle", "ok");
+	text = xasprintf("bridge uid %lu ", (unsigned long)pw->pw_uid);
+	has(&c, text);
+	free(text);
+	text = xasprintf("executor uid %lu user %s home /home/%s",
+	    (unsigned long)pw->pw_uid, pw->pw_name, pw->pw_name);
+	has(&c, text);
+	free(text);
+	text = xasprintf(
+	    "root 0 primary mapped 1 owner %lu ", (unsigned long)pw->pw_uid);
+	has(&c, text);
+	free(text);
+	text = xasprintf("made owner %lu\n", (unsigned long)pw->pw_uid);
+	has(&c, text);
+	free(text);
+	has(&c, "bridge idle");
+	kill(c.pid, SIGTERM);
+	ends(&c, 0);
+	assert_int_equal(stat(made, &st), 0);
+	assert_int_equal(st.st_uid, 0);
+	assert_int_equal(st.st_gid, 0);
+	assert_int_equal(unlink(made), 0);
+
+	/* Below a directory that the owner cannot traverse. */
+	assert_int_equal(chown(w->root, 4242, 4242), 0);
+	assert_int_equal(chmod(w->dir, 0700), 0);
+	run(w, &c, "idle", "ok");
+	has(&c, "executor uid 4242 ");
+	has(&c, "root 0 primary mapped 1 owner 4242 ");
+	has(&c, "made owner 4242\n");
+	has(&c, "bridge idle");
+	kill(c.pid, SIGTERM);
+	ends(&c, 0);
+	set("LIBRECHAT_CODE_USER=root");
+	run(w, &c, "idle", "ok");
+	has(&c, "commands never run as root");
+	ends(&c, 78);
+	free(made);
 }
 
 int
@@ -678,7 +815,10 @@ main(void)
 		T(test_second_start),
 		T(test_pair_and_rotate),
 		T(test_pair_refused),
+		T(test_marker_of_another_worker),
+		T(test_pair_while_running),
 		T(test_token_beside_identity),
+		T(test_started_as_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

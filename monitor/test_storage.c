@@ -301,6 +301,48 @@ test_mountinfo(void **state)
 			fail_msg("row %zu: %s", i, rows[i].table);
 }
 
+static void
+test_location(void **state)
+{
+	static const char table[] =
+	    "29 1 254:0 / / rw - ext4 /dev/vda rw\n"
+	    "40 29 254:0 /srv/app/sub /mnt/s\\040x rw - ext4 /dev/vda rw\n"
+	    "41 29 0:40 / /mnt/t rw - tmpfs tmpfs rw\n";
+	static const struct {
+		unsigned long long id;
+		const char *path, *location;
+	} rows[] = {
+		{ 29, "/srv/app", "254:0/srv/app" },
+		{ 29, "/", "254:0/" },
+		{ 40, "/mnt/s x", "254:0/srv/app/sub" },
+		{ 40, "/mnt/s x/y", "254:0/srv/app/sub/y" },
+		{ 41, "/mnt/t", "0:40/" },
+		{ 41, "/mnt/t/u", "0:40/u" },
+		{ 41, "/mnt/tt", NULL },
+		{ 2, "/srv", NULL },
+	};
+	struct buf b;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		buf_init(&b);
+		if (rows[i].location == NULL)
+			assert_int_equal(
+			    mountinfo_location(table, sizeof(table) - 1,
+				rows[i].id, rows[i].path, &b),
+			    -1);
+		else {
+			assert_int_equal(
+			    mountinfo_location(table, sizeof(table) - 1,
+				rows[i].id, rows[i].path, &b),
+			    0);
+			assert_string_equal(buf_cstr(&b), rows[i].location);
+		}
+		buf_free(&b);
+	}
+}
+
 static const char example[] =
     "{\n"
     "  \"protocolVersion\": 1,\n"
@@ -760,6 +802,7 @@ main(void)
 		T(test_ancestors),
 		T(test_foreign_owners),
 		cmocka_unit_test(test_mountinfo),
+		cmocka_unit_test(test_location),
 		cmocka_unit_test(test_identity_format),
 		cmocka_unit_test(test_identity_refused),
 		cmocka_unit_test(test_identity_rotation_keeps_the_rest),
