@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -30,9 +31,41 @@
 #define AF_VSOCK 40
 #endif
 
-#define ALWAYS           -1, 0, 0
-#define IF_BIT(arg, bit) arg, (uint64_t)(bit), (uint64_t)(bit)
-#define IF_EQUAL(arg, v) arg, 0xffffffffULL, (uint64_t)(v)
+#define ALWAYS           \
+	0, { -1, 0, 0 }, \
+	{                \
+		-1, 0, 0 \
+	}
+#define IF_BIT(arg, bit)          \
+	0, { arg, (bit), (bit) }, \
+	{                         \
+		-1, 0, 0          \
+	}
+#define IF_EQUAL(arg, v)                \
+	0, { arg, 0xffffffffULL, (v) }, \
+	{                               \
+		-1, 0, 0                \
+	}
+
+/* In id-mapped roots. */
+#define MAPPED           \
+	1, { -1, 0, 0 }, \
+	{                \
+		-1, 0, 0 \
+	}
+#define MAPPED_BIT(arg, bit)      \
+	1, { arg, (bit), (bit) }, \
+	{                         \
+		-1, 0, 0          \
+	}
+#define MAPPED_CREATE(flags, create, arg, bit) \
+	1, { flags, (create), (create) },      \
+	{                                      \
+		arg, (bit), (bit)              \
+	}
+#define SETUID  04000
+#define SETGID  02000
+#define TMPFILE 020000000 /* O_TMPFILE without O_DIRECTORY */
 
 /*
  * ENOSYS where a program falls back to an older call, EPERM where it expects
@@ -70,6 +103,7 @@ const struct filter_row filter_rows[] = {
 	{ "fsmount", ENOSYS, ALWAYS, "mount table" },
 	{ "fspick", ENOSYS, ALWAYS, "mount table" },
 	{ "mount_setattr", ENOSYS, ALWAYS, "mount table" },
+	{ "open_tree_attr", ENOSYS, ALWAYS, "mount table" },
 	{ "statmount", ENOSYS, ALWAYS, "mount table" },
 	{ "listmount", ENOSYS, ALWAYS, "mount table" },
 	{ "open_by_handle_at", EPERM, ALWAYS, "steps round the mount table" },
@@ -112,6 +146,35 @@ const struct filter_row filter_rows[] = {
 	{ "move_pages", EPERM, ALWAYS, "memory of other processes" },
 	{ "kcmp", EPERM, ALWAYS, "kernel addresses" },
 	{ "memfd_secret", ENOSYS, ALWAYS, "hidden from out-of-memory" },
+	/* set-id bits on files that are root's on the host's disk */
+	{ "chmod", EPERM, MAPPED_BIT(1, SETUID), "set-id bits" },
+	{ "chmod", EPERM, MAPPED_BIT(1, SETGID), "set-id bits" },
+	{ "fchmod", EPERM, MAPPED_BIT(1, SETUID), "set-id bits" },
+	{ "fchmod", EPERM, MAPPED_BIT(1, SETGID), "set-id bits" },
+	{ "fchmodat", EPERM, MAPPED_BIT(2, SETUID), "set-id bits" },
+	{ "fchmodat", EPERM, MAPPED_BIT(2, SETGID), "set-id bits" },
+	{ "fchmodat2", EPERM, MAPPED_BIT(2, SETUID), "set-id bits" },
+	{ "fchmodat2", EPERM, MAPPED_BIT(2, SETGID), "set-id bits" },
+	{ "creat", EPERM, MAPPED_BIT(1, SETUID), "set-id bits" },
+	{ "creat", EPERM, MAPPED_BIT(1, SETGID), "set-id bits" },
+	{ "mknod", EPERM, MAPPED_BIT(1, SETUID), "set-id bits" },
+	{ "mknod", EPERM, MAPPED_BIT(1, SETGID), "set-id bits" },
+	{ "mknodat", EPERM, MAPPED_BIT(2, SETUID), "set-id bits" },
+	{ "mknodat", EPERM, MAPPED_BIT(2, SETGID), "set-id bits" },
+	{ "open", EPERM, MAPPED_CREATE(1, O_CREAT, 2, SETUID), "set-id bits" },
+	{ "open", EPERM, MAPPED_CREATE(1, O_CREAT, 2, SETGID), "set-id bits" },
+	{ "open", EPERM, MAPPED_CREATE(1, TMPFILE, 2, SETUID), "set-id bits" },
+	{ "open", EPERM, MAPPED_CREATE(1, TMPFILE, 2, SETGID), "set-id bits" },
+	{ "openat", EPERM, MAPPED_CREATE(2, O_CREAT, 3, SETUID),
+	    "set-id bits" },
+	{ "openat", EPERM, MAPPED_CREATE(2, O_CREAT, 3, SETGID),
+	    "set-id bits" },
+	{ "openat", EPERM, MAPPED_CREATE(2, TMPFILE, 3, SETUID),
+	    "set-id bits" },
+	{ "openat", EPERM, MAPPED_CREATE(2, TMPFILE, 3, SETGID),
+	    "set-id bits" },
+	{ "openat2", ENOSYS, MAPPED, "its mode is in memory" },
+	{ "setxattrat", ENOSYS, MAPPED, "its arguments are in memory" },
 	/* terminals: typing for somebody else */
 	{ "ioctl", EPERM, IF_EQUAL(1, TIOCSTI), "fakes terminal input" },
 	{ "ioctl", EPERM, IF_EQUAL(1, TIOCLINUX), "pastes into consoles" },
@@ -128,25 +191,60 @@ const struct filter_row filter_rows[] = {
 };
 const size_t filter_nrows = sizeof(filter_rows) / sizeof(filter_rows[0]);
 
+/*
+ * Calls that are younger than the library may be. Since Linux 5.1 a new call
+ * has the same number on every architecture.
+ */
+static const struct {
+	const char *name;
+	int number;
+} young_calls[] = { { "process_madvise", 440 }, { "mount_setattr", 442 },
+	{ "quotactl_fd", 443 }, { "memfd_secret", 447 }, { "fchmodat2", 452 },
+	{ "statmount", 457 }, { "listmount", 458 },
+	{ "lsm_set_self_attr", 460 }, { "setxattrat", 463 },
+	{ "open_tree_attr", 467 } };
+
+static int
+call_number(const char *name)
+{
+	size_t i;
+	int nr;
+
+	if ((nr = seccomp_syscall_resolve_name(name)) != __NR_SCMP_ERROR)
+		return nr;
+	for (i = 0; i < sizeof(young_calls) / sizeof(young_calls[0]); i++)
+		if (strcmp(young_calls[i].name, name) == 0)
+			return young_calls[i].number;
+	return nr;
+}
+
+static size_t
+add_condition(struct scmp_arg_cmp *cmp, const struct filter_condition *c)
+{
+	if (c->argument == -1)
+		return 0;
+	memset(cmp, 0, sizeof(*cmp));
+	cmp->arg = (unsigned int)c->argument;
+	cmp->op = SCMP_CMP_MASKED_EQ;
+	cmp->datum_a = c->mask;
+	cmp->datum_b = c->value;
+	return 1;
+}
+
 static int
 add_row(scmp_filter_ctx ctx, const struct filter_row *row)
 {
-	struct scmp_arg_cmp cmp;
+	struct scmp_arg_cmp cmp[2];
+	size_t n;
 	int nr;
 
-	nr = seccomp_syscall_resolve_name(row->name);
-	if (nr == __NR_SCMP_ERROR || nr < 0)
+	nr = call_number(row->name);
+	if (nr < 0) /* not on this architecture */
 		return 0;
-	if (row->argument == -1)
-		return seccomp_rule_add(
-		    ctx, SCMP_ACT_ERRNO((unsigned int)row->error), nr, 0);
-	memset(&cmp, 0, sizeof(cmp));
-	cmp.arg = (unsigned int)row->argument;
-	cmp.op = SCMP_CMP_MASKED_EQ;
-	cmp.datum_a = row->mask;
-	cmp.datum_b = row->value;
-	return seccomp_rule_add_array(
-	    ctx, SCMP_ACT_ERRNO((unsigned int)row->error), nr, 1, &cmp);
+	n = add_condition(&cmp[0], &row->if1);
+	n += add_condition(&cmp[n], &row->if2);
+	return seccomp_rule_add_array(ctx,
+	    SCMP_ACT_ERRNO((unsigned int)row->error), nr, (unsigned int)n, cmp);
 }
 
 /* libseccomp writes the program to a descriptor only. */
@@ -180,7 +278,7 @@ export_program(scmp_filter_ctx ctx, struct sock_fprog *prog)
 }
 
 int
-filter_compile(struct sock_fprog *prog, char **error)
+filter_compile(struct sock_fprog *prog, int mapped, char **error)
 {
 	scmp_filter_ctx ctx;
 	size_t i;
@@ -194,12 +292,15 @@ filter_compile(struct sock_fprog *prog, char **error)
 	(void)seccomp_attr_set(
 	    ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
 	(void)seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-	for (i = 0; i < filter_nrows; i++)
+	for (i = 0; i < filter_nrows; i++) {
+		if (filter_rows[i].mapped && !mapped)
+			continue;
 		if ((r = add_row(ctx, &filter_rows[i])) < 0) {
 			*error = xasprintf("seccomp: rule for %s: %s",
 			    filter_rows[i].name, strerror(-r));
 			break;
 		}
+	}
 	if (r >= 0 && (r = export_program(ctx, prog)) == -1)
 		*error = xstrdup("seccomp: cannot export the filter");
 	seccomp_release(ctx);

@@ -46,7 +46,7 @@ struct executor {
 	struct event_base *base;
 	unsigned int state;
 	struct executor_config config;
-	struct sock_fprog filter;
+	struct sock_fprog filters[2]; /* [1]: for id-mapped roots */
 	struct sandbox sandboxes[ROOTS_MAX];
 	size_t nsandboxes;
 	size_t probes; /* still running */
@@ -597,11 +597,13 @@ main(void)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)
 		report_failed(&ib, "the executor never runs as root");
-	if (filter_compile(&ex.filter, &error) == -1)
+	if (filter_compile(&ex.filters[0], 0, &error) == -1 ||
+	    filter_compile(&ex.filters[1], 1, &error) == -1)
 		report_failed(&ib, error);
 	for (i = 0; i < ex.nsandboxes; i++)
 		if (sandbox_start(ex.sandboxes, ex.nsandboxes, i, &ex.config,
-			&ex.filter, &error) == -1)
+			&ex.filters[ex.sandboxes[i].root.mount == ROOT_MAPPED],
+			&error) == -1)
 			report_failed(&ib, error);
 	if ((ex.base = event_base_new()) == NULL)
 		report_failed(&ib, "no event loop");

@@ -212,7 +212,7 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	memset(&mp, 0, sizeof(mp));
 	mp.root_path = sb->root.path;
 	mp.root_fd = sb->root_fd;
-	mp.root_detached = sb->root.mapped;
+	mp.root_detached = sb->root.mount != ROOT_DIRECTORY;
 	mp.uid = (uid_t)c->uid;
 	mp.gid = (gid_t)c->gid;
 	mp.home = c->home;

@@ -93,7 +93,7 @@ roots_account(
 			return -1;
 		close(r->fd);
 		r->fd = fd;
-		r->mapped = 1;
+		r->mount = map ? ROOT_MAPPED : ROOT_DETACHED;
 	}
 	settle_home(a, any);
 	return 0;

@@ -268,8 +268,8 @@ show_root(const struct imsg *im)
 	if (root_config_parse(im, &r) == -1 || im->fd == -1 ||
 	    fstat(im->fd, &st) == -1)
 		exit(7);
-	log_warnx("root %u %s mapped %u owner %lu operations %u", r.index, r.id,
-	    r.mapped, (unsigned long)st.st_uid, r.operations);
+	log_warnx("root %u %s mount %u owner %lu operations %u", r.index, r.id,
+	    r.mount, (unsigned long)st.st_uid, r.operations);
 	fd = openat(im->fd, "made", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 	if (fd != -1 && fstat(fd, &made) == 0)
 		log_warnx("made owner %lu", (unsigned long)made.st_uid);

@@ -14,6 +14,16 @@
 #include "log.h"
 
 /* 0 to 2 must be open, or a state file could get one of these numbers. */
+#ifdef SANITIZERS
+/* The leak checker wants ptrace(2), which a restricted process has not. */
+const char *__asan_default_options(void);
+const char *
+__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+#endif
+
 static void
 open_standard_descriptors(void)
 {

@@ -17,7 +17,7 @@ struct root {
 	char *path; /* canonical */
 	char *location; /* within its file system (mountinfo.h), or NULL */
 	int fd; /* the directory, or a detached mount of it */
-	int mapped; /* fd is a detached mount (msg.h) */
+	enum root_mount mount; /* what fd is (msg.h) */
 	dev_t dev;
 	ino_t ino;
 	uid_t uid; /* owner */

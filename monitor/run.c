@@ -232,7 +232,7 @@ compose_roots(struct monitor *m)
 		c.id = r->id;
 		c.path = r->path;
 		c.operations = r->operations;
-		c.mapped = (uint8_t)r->mapped;
+		c.mount = (uint8_t)r->mount;
 		root_config_build(&b, &c);
 		compose(&m->executor, MSG_ROOT, r->fd, &b);
 		r->fd = -1;

@@ -764,7 +764,7 @@ test_started_as_root(void **state)
 	has(&c, text);
 	free(text);
 	text = xasprintf(
-	    "root 0 primary mapped 1 owner %lu ", (unsigned long)pw->pw_uid);
+	    "root 0 primary mount 2 owner %lu ", (unsigned long)pw->pw_uid);
 	has(&c, text);
 	free(text);
 	text = xasprintf("made owner %lu\n", (unsigned long)pw->pw_uid);
@@ -783,7 +783,7 @@ test_started_as_root(void **state)
 	assert_int_equal(chmod(w->dir, 0700), 0);
 	run(w, &c, "idle", "ok");
 	has(&c, "executor uid 4242 ");
-	has(&c, "root 0 primary mapped 1 owner 4242 ");
+	has(&c, "root 0 primary mount 1 owner 4242 ");
 	has(&c, "made owner 4242\n");
 	has(&c, "bridge idle");
 	kill(c.pid, SIGTERM);

@@ -789,6 +789,50 @@ root_owned_project_is_worked_on_by_the_account(void **state)
 	finish(&w);
 }
 
+#ifdef __x86_64__
+/*
+ * What a command makes in such a project is root's on the host's disk: it
+ * must not be able to leave a set-id program there, by any system call.
+ */
+static void
+no_set_id_program_can_be_left_behind(void **state)
+{
+	static const char attack[] =
+	    "perl -e 'my $f = \"victim\"; my $n = 0;"
+	    "open(my $h, \">\", $f); my $d = fileno($h);"
+	    "sub t { $n++; my $m = (stat $f)[2]; $m |= (stat \"made\")[2] "
+	    "if -e \"made\"; print \"call $_[0] set $_[1]\\n\" "
+	    "if $m & 06000; chmod 0644, $f; unlink \"made\" }"
+	    "my $made = \"made\"; my $dot = \".\";"
+	    "for my $b (04755, 02755, 06755) {"
+	    " syscall(90, $f, $b); t(90, $b);" /* chmod */
+	    " syscall(91, $d, $b); t(91, $b);" /* fchmod */
+	    " syscall(268, -100, $f, $b); t(268, $b);" /* fchmodat */
+	    " syscall(452, -100, $f, $b, 0); t(452, $b);" /* fchmodat2 */
+	    " syscall(85, $made, $b); t(85, $b);" /* creat */
+	    " syscall(2, $made, 0101, $b); t(2, $b);" /* open */
+	    " syscall(257, -100, $made, 0101, $b); t(257, $b);" /* openat */
+	    " syscall(133, $made, 0100000 | $b, 0); t(133, $b);" /* mknod */
+	    " syscall(259, -100, $made, 0100000 | $b, 0); t(259, $b);"
+	    " my $how = pack(\"QQQ\", 0101, $b, 0);"
+	    " syscall(437, -100, $made, $how, 24); t(437, $b);" /* openat2 */
+	    " my $t = syscall(257, -100, $dot, 020200002, $b);" /* TMPFILE */
+	    " print \"tmpfile\\n\" if $t >= 0;"
+	    "} print \"$n tries\\n\"'; chmod 755 victim && echo usual; "
+	    "rm -f victim";
+	struct world w;
+
+	(void)state;
+	if (getuid() != 0) {
+		print_message("# needs root\n");
+		skip();
+	}
+	ready(&w, 0);
+	expect_output(&w, attack, "30 tries\nusual\n");
+	finish(&w);
+}
+#endif
+
 static void
 owner_of_the_project_runs_the_commands(void **state)
 {
@@ -878,6 +922,9 @@ main(void)
 		cmocka_unit_test(secrets_stay_where_they_belong),
 		cmocka_unit_test(
 		    root_owned_project_is_worked_on_by_the_account),
+#ifdef __x86_64__
+		cmocka_unit_test(no_set_id_program_can_be_left_behind),
+#endif
 		cmocka_unit_test(owner_of_the_project_runs_the_commands),
 		cmocka_unit_test(commands_never_run_as_root),
 		cmocka_unit_test(second_worker_is_refused),
