@@ -15,9 +15,9 @@
 #define LOG_LINE_MAX 2048
 
 static struct {
-	const char	*process;
-	int		 verbose;
-	int		 journal;
+	const char *process;
+	int verbose;
+	int journal;
 } lg;
 
 /* systemd.exec(5): JOURNAL_STREAM is "device:inode" of the stream. */
@@ -91,14 +91,14 @@ log_line(int pri, int with_errno, const char *fmt, va_list ap)
 		n = 0;
 	len = (size_t)n < sizeof(msg) ? (size_t)n : sizeof(msg) - 1;
 	if (with_errno && len < sizeof(msg) - 1)
-		len += xsnprintf(msg + len, sizeof(msg) - len, ": %s",
-		    strerror(save));
+		len += xsnprintf(
+		    msg + len, sizeof(msg) - len, ": %s", strerror(save));
 
 	if (lg.journal)
 		used = xsnprintf(line, sizeof(line), "<%d>", pri);
 	if (lg.process == NULL)
-		used += xsnprintf(line + used, sizeof(line) - used,
-		    "librechat-code: ");
+		used += xsnprintf(
+		    line + used, sizeof(line) - used, "librechat-code: ");
 	else
 		used += xsnprintf(line + used, sizeof(line) - used,
 		    "librechat-code[%s]: ", lg.process);

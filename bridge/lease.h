@@ -1,0 +1,26 @@
+#ifndef BRIDGE_LEASE_H
+#define BRIDGE_LEASE_H
+
+#include "bridge.h"
+
+struct assignment;
+struct lane;
+
+/*
+ * One lease loop (protocol 7.5): refresh the credential if due, register,
+ * lease, hand the assignment over, and again. With one lease slot there is
+ * one lane, which registers before every lease.
+ */
+struct lane *lane_new(struct bridge *);
+void lane_free(struct lane *);
+
+/* Starts the first turn. */
+void lane_start(struct lane *);
+
+/* Orderly stop; when no lane has an assignment any more the process ends. */
+void lane_stop(struct lane *);
+
+/* The assignment it works on, or NULL. */
+struct assignment *lane_assignment(const struct lane *);
+
+#endif

@@ -1,0 +1,306 @@
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include <event2/event.h>
+#include <sodium.h>
+
+#include "api.h"
+#include "assignment.h"
+#include "bridge.h"
+#include "confine.h"
+#include "credential.h"
+#include "http.h"
+#include "lease.h"
+#include "log.h"
+#include "peer.h"
+#include "proc.h"
+#include "registration.h"
+#include "times.h"
+
+#ifdef SANITIZERS
+/* The leak check needs ptrace, which a restricted process does not have. */
+const char *__asan_default_options(void);
+const char *
+__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+#endif
+
+void
+failure_set(struct failure *f, enum failure_class class, const char *fmt, ...)
+{
+	va_list ap;
+
+	f->class = class;
+	va_start(ap, fmt);
+	(void)vsnprintf(f->text, sizeof(f->text), fmt, ap);
+	va_end(ap);
+}
+
+uint32_t
+bridge_id(struct bridge *b)
+{
+	if (++b->last_id == 0)
+		b->last_id = 1;
+	return b->last_id;
+}
+
+void
+bridge_report(struct bridge *b, enum bridge_state state, const char *text)
+{
+	struct buf m;
+
+	if (b->reported == (int)state)
+		return;
+	/* A failure before the first registration is no reconnection. */
+	b->reported = (int)state;
+	buf_init(&m);
+	state_build(&m, state, text);
+	peer_send(b->monitor, MSG_STATE, 0, -1, &m);
+	buf_free(&m);
+}
+
+void
+bridge_end(struct bridge *b, enum end_status status, const char *text)
+{
+	struct buf m;
+
+	buf_init(&m);
+	ended_build(&m, (uint8_t)status, text);
+	peer_send(b->monitor, MSG_ENDED, 0, -1, &m);
+	peer_drain(b->monitor);
+	credentials_free(b->credentials);
+	bridge_config_free(&b->config);
+	/* A resolver thread may hang; exit handlers have nothing to save. */
+	_exit(status);
+}
+
+static void __attribute__((__noreturn__))
+fail_start(struct imsgbuf *ib, const char *what, const char *error)
+{
+	char *text = xasprintf("%s: %s", what, error);
+	struct buf m;
+
+	buf_init(&m);
+	ended_build(&m, END_GENERAL, text);
+	imsg_compose(ib, MSG_FAILED, 0, -1, m.data, m.len);
+	(void)imsg_flush_blocking(ib);
+	_exit(END_GENERAL);
+}
+
+/* ---- messages ---- */
+
+static int
+on_start(struct peer *p, struct imsg *im, void *arg)
+{
+	struct bridge *b = arg;
+	size_t i;
+
+	(void)p;
+	if (im->data.len != 0)
+		return -1;
+	b->state = PS_RUNNING;
+	if (b->config.role == ROLE_PAIR) {
+		pair_start(b);
+		return 0;
+	}
+	if (b->config.lease_slots > 1)
+		log_warnx("%u lease slots were asked for; one assignment at a "
+			  "time is served",
+		    b->config.lease_slots);
+	bridge_report(b, BS_CONNECTING, NULL);
+	for (i = 0; i < b->nlanes; i++)
+		lane_start(b->lanes[i]);
+	return 0;
+}
+
+static int
+on_stop(struct peer *p, struct imsg *im, void *arg)
+{
+	struct bridge *b = arg;
+	unsigned int was = b->state;
+	size_t i;
+
+	(void)p;
+	if (im->data.len != 0)
+		return -1;
+	b->state = PS_STOPPING;
+	b->stopped_at = time_mono_ms();
+	if (was == PS_WAITING)
+		bridge_end(b, END_CLEAN, NULL);
+	if (b->config.role == ROLE_PAIR)
+		bridge_end(b, END_GENERAL, "pairing: interrupted");
+	for (i = 0; i < b->nlanes; i++)
+		lane_stop(b->lanes[i]);
+	return 0;
+}
+
+/* An answer of either peer to the assignment that waits for it. */
+static int
+on_answer(struct peer *p, struct imsg *im, void *arg)
+{
+	struct bridge *b = arg;
+	struct assignment *as;
+	size_t i;
+
+	(void)p;
+	for (i = 0; i < b->nlanes; i++) {
+		as = lane_assignment(b->lanes[i]);
+		if (as != NULL && assignment_awaits(as, im->type, im->id))
+			return assignment_message(as, im);
+	}
+	return -1;
+}
+
+#define WAITING  (1U << PS_WAITING)
+#define RUNNING  (1U << PS_RUNNING)
+#define STOPPING (1U << PS_STOPPING)
+
+static const struct peer_handler monitor_table[] = {
+	{ MSG_START, WAITING, 0, on_start },
+	{ MSG_STOP, WAITING | RUNNING, 0, on_stop },
+	{ MSG_SIGNED, RUNNING | STOPPING, 0, api_signed },
+	{ MSG_CREDENTIAL_STORED, RUNNING | STOPPING, 0, credential_stored },
+	{ MSG_ARMED, RUNNING | STOPPING, 0, on_answer },
+	{ MSG_CLEARED, RUNNING | STOPPING, 0, on_answer },
+	{ 0, 0, 0, NULL },
+};
+
+static const struct peer_handler executor_table[] = {
+	{ MSG_RESULT, RUNNING | STOPPING, 0, on_answer },
+	{ MSG_ERROR, RUNNING | STOPPING, 0, on_answer },
+	{ 0, 0, 0, NULL },
+};
+
+static void
+on_gone(struct peer *p, void *arg)
+{
+	(void)arg;
+	log_warnx("%s is gone", peer_name(p));
+	_exit(END_GENERAL);
+}
+
+/* ---- start ---- */
+
+/* The first message. *channel gets the executor's end in the worker role. */
+static void
+read_config(struct imsgbuf *ib, struct bridge_config *c, int *channel)
+{
+	struct imsg im;
+
+	*channel = -1;
+	if (imsg_get_blocking(ib, &im, -1) != 1)
+		fatalx("no configuration from the monitor");
+	if (im.type != MSG_CONFIG || bridge_config_parse(&im, c) == -1)
+		fatalx("the monitor's first message is not a configuration");
+	*channel = im.fd;
+	im.fd = -1;
+	imsg_free(&im);
+	if ((*channel != -1) != (c->role == ROLE_WORKER))
+		fatalx("the configuration does not fit the descriptors");
+	if (c->role == ROLE_WORKER &&
+	    (c->incarnation == NULL || c->credential == NULL ||
+		c->sandbox_profile == NULL))
+		fatalx("the configuration of a worker is incomplete");
+	if (c->role == ROLE_PAIR && (c->code == NULL || c->public_key == NULL))
+		fatalx("the configuration for pairing is incomplete");
+}
+
+static void
+choose_proxy(const struct bridge *b, struct http_config *hc)
+{
+	const struct bridge_config *c = &b->config;
+
+	hc->ca_file = c->ca_file;
+	hc->no_proxy = c->no_proxy;
+	hc->proxy = b->url.https ? c->https_proxy : c->http_proxy;
+	if (hc->proxy == NULL)
+		hc->proxy = c->all_proxy;
+}
+
+/* Everything that needs more rights than there will be afterwards. */
+static void
+prepare(struct bridge *b, struct http_config *hc, struct imsgbuf *ib)
+{
+	const char *wrong;
+	struct buf id;
+	char *error;
+
+	if (url_parse(b->config.base_url, &b->url, &wrong) == -1)
+		fail_start(ib, "Code API URL", wrong);
+	choose_proxy(b, hc);
+	if (sodium_init() == -1)
+		fail_start(ib, "libsodium", "cannot be initialised");
+	/* Before there is a filter: it opens the source of randomness. */
+	(void)randombytes_random();
+	if ((b->base = event_base_new()) == NULL)
+		fail_start(ib, "libevent", "cannot be initialised");
+	if ((b->http = http_new(b->base, hc, &error)) == NULL)
+		fail_start(ib, "libcurl", error);
+	buf_init(&id);
+	url_encode(&id, b->config.worker_id);
+	b->worker = buf_steal(&id);
+}
+
+static void
+make_parts(struct bridge *b)
+{
+	b->api = api_new(b);
+	b->credentials = credentials_new(b);
+	if (b->config.role != ROLE_WORKER)
+		return;
+	b->registration = registration_new(b);
+	b->nlanes = 1;
+	b->lanes = xcalloc(b->nlanes, sizeof(struct lane *));
+	b->lanes[0] = lane_new(b);
+}
+
+int
+main(void)
+{
+	struct http_config hc;
+	struct imsgbuf ib;
+	struct bridge b;
+	char *error;
+	int channel;
+
+#ifdef __GLIBC__
+	/* Give large bodies back at once, and share one heap. */
+	(void)mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+	(void)mallopt(M_ARENA_MAX, 1);
+#endif
+	memset(&b, 0, sizeof(b));
+	b.reported = -1;
+	log_init("bridge", 0);
+	proc_helper_init(&ib, 1);
+	/* A service manager may signal the whole group; the monitor stops us.
+	 */
+	(void)signal(SIGTERM, SIG_IGN);
+	read_config(&ib, &b.config, &channel);
+	log_init("bridge", b.config.verbose);
+	ib.take_fds = 0;
+	prepare(&b, &hc, &ib);
+	if (confine(hc.ca_file, &error) == -1)
+		fail_start(&ib, "restriction of the bridge", error);
+	make_parts(&b);
+
+	b.monitor = peer_adopt(
+	    b.base, "monitor", &ib, monitor_table, &b.state, on_gone, &b);
+	if (channel != -1)
+		b.executor = peer_new(b.base, "executor", channel,
+		    executor_table, &b.state, on_gone, &b);
+	peer_send(b.monitor, MSG_READY, 0, -1, NULL);
+	(void)event_base_dispatch(b.base);
+	fatalx("event loop: no events left");
+}
