@@ -729,7 +729,9 @@ got_verdict(struct assignment *as, struct imsg *im)
 	xsnprintf(why, sizeof(why), "%s the marker: %s",
 	    im->type == MSG_ARMED ? "cannot arm" : "cannot clear",
 	    v.error == NULL ? "" : v.error);
-	if (v.error != NULL)
+	if (v.error != NULL && im->type == MSG_ARMED && bridge_stopping(as->b))
+		reject_unexecuted(as, FAIL_RETRY, "the worker stops");
+	else if (v.error != NULL)
 		quarantine(as, why);
 	else if (im->type == MSG_ARMED) {
 		as->armed = 1;
