@@ -4,7 +4,7 @@
 BUILD_PACKAGES="gcc make autoconf automake pkg-config libevent-dev \
 libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
 RUN_PACKAGES="bash ripgrep git"
-TEST_PACKAGES="libcmocka-dev socat procps"
+TEST_PACKAGES="libcmocka-dev socat perl-base"
 
 say()
 {
