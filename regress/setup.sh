@@ -1,7 +1,7 @@
 # Sourced by ../demo and ../check: packages, build, account. POSIX shell.
 # Expects $top, the top of the source tree.
 
-BUILD_PACKAGES="gcc make autoconf automake pkg-config libevent-dev \
+BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libevent-dev \
 libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
 RUN_PACKAGES="bash ripgrep git"
 TEST_PACKAGES="libcmocka-dev socat perl-base"
