@@ -79,7 +79,7 @@ log_escape(char *dst, size_t size, const char *src, size_t n)
 	return used;
 }
 
-static void
+static void __attribute__((__format__(__printf__, 3, 0)))
 log_line(int pri, int with_errno, const char *fmt, va_list ap)
 {
 	char msg[LOG_LINE_MAX], line[LOG_LINE_MAX + 128];

@@ -379,7 +379,7 @@ root_config_build(struct buf *b, const struct root_config *c)
 	m_add_str(b, c->id);
 	m_add_str(b, c->path);
 	m_add_u32(b, c->operations);
-	m_add_u8(b, c->mapped);
+	m_add_u8(b, c->mount);
 }
 
 int
@@ -393,7 +393,7 @@ root_config_parse(const struct imsg *im, struct root_config *c)
 	c->id = get_required(&r);
 	c->path = get_required(&r);
 	c->operations = m_get_u32(&r);
-	c->mapped = get_below(&r, 2);
+	c->mount = get_below(&r, ROOT_MOUNT_MAX);
 	if (c->index >= ROOTS_MAX || (c->path != NULL && c->path[0] != '/'))
 		r.bad = 1;
 	if (m_end(&r) == -1) {

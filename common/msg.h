@@ -174,14 +174,16 @@ void executor_config_free(struct executor_config *);
 
 /*
  * The descriptor is the root directory: opened with O_PATH | O_DIRECTORY, or
- * (mapped) a detached, id-mapped mount of it from open_tree(2).
+ * a detached mount of it from open_tree(2), which may be id-mapped so that
+ * what belongs to root on disk belongs to the account inside.
  */
+enum root_mount { ROOT_DIRECTORY, ROOT_DETACHED, ROOT_MAPPED, ROOT_MOUNT_MAX };
 struct root_config {
 	uint32_t index;
 	char *id;
 	char *path; /* canonical host path */
 	uint32_t operations;
-	uint8_t mapped;
+	uint8_t mount; /* enum root_mount */
 };
 void root_config_build(struct buf *, const struct root_config *);
 int root_config_parse(const struct imsg *, struct root_config *);

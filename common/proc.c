@@ -340,8 +340,12 @@ proc_helper_init(struct imsgbuf *ib, int take_fds)
 		       "hand");
 	(void)fcntl(PROC_CHANNEL, F_SETFD, FD_CLOEXEC);
 	(void)signal(SIGPIPE, SIG_IGN);
-	/* The monitor decides when to stop; a terminal's ^C goes to all. */
+	/*
+	 * The monitor decides when to stop; a terminal's ^C and a service
+	 * manager's SIGTERM go to all processes.
+	 */
 	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGTERM, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
 	imsg_init(ib, PROC_CHANNEL, IMSG_MESSAGE_MAX, take_fds);
 }

@@ -47,8 +47,9 @@ int proc_start(
     struct proc *, const char *name, const struct account *as, char **error);
 
 /*
- * Called by a helper first of all: checks that the channel is there, blocks
- * SIGPIPE, and prepares ib for the blocking start-up exchange.
+ * Called by a helper first of all: checks that the channel is there, ignores
+ * SIGPIPE, SIGINT, SIGHUP and SIGTERM (a program that it executes must not
+ * inherit that), and prepares ib for the blocking start-up exchange.
  */
 void proc_helper_init(struct imsgbuf *ib, int take_fds);
 

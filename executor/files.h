@@ -1,0 +1,50 @@
+#ifndef EXECUTOR_FILES_H
+#define EXECUTOR_FILES_H
+
+#include "msg.h"
+
+/*
+ * The file process of a sandbox: serves the file tools on one root. It lives
+ * in the sandbox's mount tree, without capabilities, network or the right to
+ * execute, and answers each MSG_REQUEST on its channel (imsg) with one
+ * MSG_RESULT or MSG_ERROR of the same id. Ends when the channel closes.
+ */
+void files_main(int channel, int root, const char *root_path)
+    __attribute__((__noreturn__));
+
+#define FILE_MAX (1024 * 1024) /* bytes of a file that tools read or write */
+
+/* What a file tool says when it does not succeed. */
+struct failure {
+	enum error_code code;
+	enum certainty certainty;
+	const char *text; /* fixed phrase */
+};
+
+/* Fills *f and returns -1. */
+int failure(struct failure *, enum error_code, enum certainty, const char *);
+
+/*
+ * A requested path, taken apart after normalising: the parent directory
+ * (NULL: the root itself) and the last component (NULL for ".").
+ */
+struct place {
+	char *parent;
+	char *leaf;
+};
+void place_split(struct place *, const struct text *path);
+void place_free(struct place *);
+
+/* One function a tool: 0 and *res, or -1 and *f. */
+int tool_read_file(
+    int root, const struct request *, struct result *, struct failure *);
+int tool_write_file(
+    int root, const struct request *, struct result *, struct failure *);
+
+/*
+ * Reads a regular file from its start, at most FILE_MAX + 1 bytes: more than
+ * FILE_MAX in *b means that it is too large. -1 with errno on I/O errors.
+ */
+int read_whole(int fd, struct buf *b);
+
+#endif

@@ -1,0 +1,44 @@
+#ifndef EXECUTOR_FILTER_H
+#define EXECUTOR_FILTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sock_fprog;
+
+/*
+ * The seccomp filter of sandboxed commands: everything is allowed except the
+ * rows of a table (filter.c) with a reason each. Unknown or new calls keep
+ * working, so that an update of the C library does not break every tool.
+ *
+ * In an id-mapped root (mapped) every file that a command makes belongs to
+ * root on the disk of the host. There the set-id bits are refused as well: a
+ * set-id program left behind would run as root for whoever starts it on the
+ * host.
+ *
+ * filter_compile makes the program once; the result is kept for the life of
+ * the process. Returns 0, or -1 with one line in *error (allocated).
+ */
+int filter_compile(struct sock_fprog *, int mapped, char **error);
+
+/* Installs it for the calling process and its descendants: 0 or -1, errno. */
+int filter_install(const struct sock_fprog *);
+
+/* The table, for the tests and the manual. */
+struct filter_condition {
+	int argument; /* -1: no condition */
+	uint64_t mask; /* holds if (argument & mask) == value */
+	uint64_t value;
+};
+struct filter_row {
+	const char *name; /* system call */
+	int error; /* errno that it gets */
+	int mapped; /* only in id-mapped roots */
+	struct filter_condition if1; /* denied if both hold */
+	struct filter_condition if2;
+	const char *reason;
+};
+extern const struct filter_row filter_rows[];
+extern const size_t filter_nrows;
+
+#endif

@@ -1,0 +1,301 @@
+#include "config.h"
+
+#include <sys/types.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "files.h"
+#include "keeper.h"
+#include "net.h"
+#include "proc.h"
+#include "sys.h"
+
+#define PACKET_MAX (64 * 1024)
+
+static int
+write_file(const char *path, const char *text)
+{
+	ssize_t n;
+	int fd, save;
+
+	if ((fd = open(path, O_WRONLY | O_CLOEXEC)) == -1)
+		return -1;
+	n = write(fd, text, strlen(text));
+	save = errno;
+	close(fd);
+	errno = save;
+	return n == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+/* The account keeps its numbers inside; nothing else is mapped. */
+static int
+map_account(uid_t uid, gid_t gid, struct step_error *se)
+{
+	char map[64];
+
+	/* The files below belong to root in a process that is not dumpable. */
+	if (prctl(PR_SET_DUMPABLE, 1) == -1)
+		return step_failed(se, "user namespace: dumpable");
+	if (write_file("/proc/self/setgroups", "deny") == -1)
+		return step_failed(se, "user namespace: setgroups");
+	(void)xsnprintf(map, sizeof(map), "%lu %lu 1", (unsigned long)uid,
+	    (unsigned long)uid);
+	if (write_file("/proc/self/uid_map", map) == -1)
+		return step_failed(se, "user namespace: uid_map");
+	(void)xsnprintf(map, sizeof(map), "%lu %lu 1", (unsigned long)gid,
+	    (unsigned long)gid);
+	if (write_file("/proc/self/gid_map", map) == -1)
+		return step_failed(se, "user namespace: gid_map");
+	if (prctl(PR_SET_DUMPABLE, 0) == -1)
+		return step_failed(se, "user namespace: not dumpable");
+	return 0;
+}
+
+/*
+ * The bounding set is emptied, so no program can gain anything; the keeper
+ * itself keeps what cloning with namespaces and mounting /proc needs.
+ */
+static int
+limit_capabilities(struct step_error *se)
+{
+	struct __user_cap_header_struct hdr;
+	struct __user_cap_data_struct data[2];
+	int cap;
+
+	for (cap = 0; cap < 64; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == -1 &&
+		    errno != EINVAL)
+			return step_failed(se, "capability bounding set");
+	memset(&hdr, 0, sizeof(hdr));
+	memset(data, 0, sizeof(data));
+	hdr.version = _LINUX_CAPABILITY_VERSION_3;
+	data[CAP_SYS_ADMIN >> 5].permitted = 1U << (CAP_SYS_ADMIN & 31);
+	data[CAP_SYS_ADMIN >> 5].effective = 1U << (CAP_SYS_ADMIN & 31);
+	if (syscall(SYS_capset, &hdr, data) == -1)
+		return step_failed(se, "capabilities");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1)
+		return step_failed(se, "no_new_privs");
+	return 0;
+}
+
+/* The promise "nothing but the root is writable", by a real attempt. */
+static int
+verify(const struct keeper *k, struct step_error *se)
+{
+	static const char *const places[] = { "/.librechat-code-probe",
+		"/usr/.librechat-code-probe", "/etc/.librechat-code-probe",
+		"/dev/.librechat-code-probe", "/proc/sys/kernel/hostname" };
+	size_t i;
+	int fd;
+
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		fd = open(places[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		if (fd == -1)
+			continue;
+		close(fd);
+		/* /proc/sys becomes read-only with the /proc of a command. */
+		if (strncmp(places[i], "/proc/", 6) == 0)
+			continue;
+		(void)unlink(places[i]);
+		errno = EEXIST;
+		return step_failed(se, "%s could be written", places[i]);
+	}
+	if (access("/proc/self/status", R_OK) == -1)
+		return step_failed(se, "/proc/self");
+	if (faccessat(k->root, ".", X_OK, 0) == -1)
+		return step_failed(se, "root %s: the account may not enter it",
+		    k->plan->root_path);
+	if (access("/bin/bash", X_OK) == -1)
+		return step_failed(se, "/bin/bash");
+	return 0;
+}
+
+static int
+set_up(struct keeper *k, struct step_error *se)
+{
+	if (map_account(k->plan->uid, k->plan->gid, se) == -1)
+		return -1;
+	if (net_loopback_up() == -1)
+		return step_failed(se, "loopback interface");
+	if ((k->root = mount_build(k->plan, se)) == -1)
+		return -1;
+	if ((k->null = open("/dev/null", O_RDONLY | O_CLOEXEC)) == -1)
+		return step_failed(se, "/dev/null");
+	return verify(k, se);
+}
+
+/* The file process: same mount tree, no capability, its own filter. */
+static int
+start_files(struct keeper *k, struct step_error *se)
+{
+	pid_t pid;
+
+	if ((pid = fork()) == -1)
+		return step_failed(se, "file process: fork");
+	if (pid == 0) {
+		/* Process 1 of the namespace cannot die before it. */
+		close(k->control);
+		files_main(k->files, k->root, k->plan->root_path);
+	}
+	close(k->files);
+	return 0;
+}
+
+static void
+close_all(int *fds, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		close(fds[i]);
+}
+
+/* One packet with its descriptors; the number of bytes, 0 at the end. */
+static ssize_t
+receive(int sock, uint8_t *p, size_t size, int *fds, size_t want)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * 8)];
+	} control;
+	struct cmsghdr *cm;
+	struct msghdr msg;
+	struct iovec iov = { p, size };
+	ssize_t n;
+	size_t got = 0, i, count;
+	int fd;
+
+	memset(&msg, 0, sizeof(msg));
+	msg.msg_iov = &iov;
+	msg.msg_iovlen = 1;
+	msg.msg_control = control.bytes;
+	msg.msg_controllen = sizeof(control.bytes);
+	do {
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	} while (n == -1 && errno == EINTR);
+	if (n <= 0)
+		return n;
+	for (cm = CMSG_FIRSTHDR(&msg); cm != NULL; cm = CMSG_NXTHDR(&msg, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		count = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < count; i++) {
+			memcpy(
+			    &fd, CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
+			if (got < want)
+				fds[got++] = fd;
+			else
+				close(fd);
+		}
+	}
+	if (got != want || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+		close_all(fds, got);
+		errno = EPROTO;
+		return -1;
+	}
+	return n;
+}
+
+static int
+answer(int sock, int error, int pidfd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct run_answer ra = { error };
+	struct cmsghdr *cm;
+	struct msghdr msg;
+	struct iovec iov = { &ra, sizeof(ra) };
+	ssize_t n;
+
+	memset(&msg, 0, sizeof(msg));
+	memset(&control, 0, sizeof(control));
+	msg.msg_iov = &iov;
+	msg.msg_iovlen = 1;
+	if (pidfd != -1) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		cm = CMSG_FIRSTHDR(&msg);
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		memcpy(CMSG_DATA(cm), &pidfd, sizeof(int));
+	}
+	do {
+		n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+	} while (n == -1 && errno == EINTR);
+	return n == (ssize_t)sizeof(ra) ? 0 : -1;
+}
+
+/* Starts one command; -1 only if the executor cannot be answered. */
+static int
+run(struct keeper *k, uint8_t *p, size_t n, int *fds)
+{
+	struct run_packet rp;
+	char *cwd, *command;
+	pid_t pid;
+	int pidfd = -1, r;
+
+	if (n < sizeof(rp))
+		_exit(1);
+	memcpy(&rp, p, sizeof(rp));
+	if (rp.cwd_len > n || rp.command_len > n ||
+	    sizeof(rp) + rp.cwd_len + rp.command_len != n)
+		_exit(1);
+	cwd = xstrndup((char *)p + sizeof(rp), rp.cwd_len);
+	command = xstrndup((char *)p + sizeof(rp) + rp.cwd_len, rp.command_len);
+	pid = sys_clone(CLONE_NEWPID | CLONE_NEWNS, &pidfd);
+	if (pid == 0)
+		init_main(k, cwd, command, fds[0], fds[1], fds[2]);
+	r = answer(k->control, pid == -1 ? errno : 0, pidfd);
+	if (pidfd != -1)
+		close(pidfd);
+	free(cwd);
+	free(command);
+	return r;
+}
+
+void
+keeper_main(struct keeper *k)
+{
+	struct keeper_ready ready;
+	uint8_t *packet;
+	ssize_t n;
+	int fds[3];
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
+		_exit(1);
+	(void)prctl(PR_SET_NAME, "sandbox", 0, 0, 0);
+	memset(&ready, 0, sizeof(ready));
+	if (set_up(k, &ready.error) == 0 &&
+	    limit_capabilities(&ready.error) == 0 &&
+	    start_files(k, &ready.error) == 0)
+		ready.ok = 1;
+	/* Children are reaped by the kernel; the executor has their pidfds. */
+	(void)signal(SIGCHLD, SIG_IGN);
+	if (send(k->control, &ready, sizeof(ready), MSG_NOSIGNAL) == -1 ||
+	    !ready.ok)
+		_exit(1);
+	packet = xmalloc(PACKET_MAX);
+	for (;;) {
+		n = receive(k->control, packet, PACKET_MAX, fds, 3);
+		if (n <= 0)
+			_exit(0);
+		if (run(k, packet, (size_t)n, fds) == -1)
+			_exit(1);
+		close_all(fds, 3);
+	}
+}

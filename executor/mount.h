@@ -1,0 +1,51 @@
+#ifndef EXECUTOR_MOUNT_H
+#define EXECUTOR_MOUNT_H
+
+#include <sys/types.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* First failing step, for the operator: "mount /tmp: tmpfs: ENOSPC text". */
+struct step_error {
+	char text[512];
+};
+
+/* Records the step and strerror(errno); returns -1. */
+int step_failed(struct step_error *, const char *, ...)
+    __attribute__((__format__(__printf__, 2, 3)));
+
+/*
+ * What the file system of a sandbox looks like (native-sandbox 8): the host
+ * read-only, without set-id programs and devices; hidden directories empty;
+ * a private home, /tmp, /var/tmp, /dev, /dev/shm, /dev/pts, /proc; and the
+ * root, writable, at its host path.
+ */
+struct mount_plan {
+	const char *root_path; /* canonical host path of the root */
+	int root_fd; /* directory, or detached mount */
+	int root_detached;
+	uid_t uid;
+	gid_t gid;
+	const char *home; /* absolute, not "/" */
+	char *const *hidden; /* absolute directories */
+	size_t nhidden;
+	const char *const *others; /* paths of the other roots */
+	size_t nothers;
+	uint64_t tmp_bytes; /* each of /tmp, /var/tmp, /dev/shm */
+	uint64_t home_bytes;
+};
+
+/*
+ * Builds it and makes it the root directory of the calling process, which
+ * must be alone in new user, mount, pid, network and ipc namespaces. Returns
+ * the root directory opened with O_PATH, or -1 with the failed step.
+ */
+int mount_build(const struct mount_plan *, struct step_error *);
+
+/*
+ * For a process in a new pid and mount namespace of a sandbox: a fresh /proc
+ * whose kernel interfaces are read-only. 0, or -1 with errno.
+ */
+int mount_proc(void);
+
+#endif

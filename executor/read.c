@@ -1,0 +1,94 @@
+#include "config.h"
+
+#include <sys/stat.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "decode.h"
+#include "files.h"
+#include "keeper.h"
+
+#define BAD_PATH "invalid workspace path"
+
+/*
+ * Opens a regular file for reading: links in the middle may be followed
+ * inside the root, the last component may not be one (workspace-tools 1.9).
+ * Anything but a regular file is refused before it is opened, so that no
+ * reader appears at a FIFO and no device is touched.
+ */
+static int
+open_regular(int root, const struct place *pl, struct stat *st)
+{
+	int dir, fd;
+
+	if (pl->leaf == NULL) {
+		errno = EISDIR;
+		return -1;
+	}
+	dir = root;
+	if (pl->parent != NULL) {
+		dir = beneath_open(root, pl->parent, O_PATH | O_DIRECTORY);
+		if (dir == -1)
+			return -1;
+	}
+	fd = -1;
+	if (fstatat(dir, pl->leaf, st, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (S_ISREG(st->st_mode))
+			fd = openat(dir, pl->leaf,
+			    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
+				O_CLOEXEC);
+		else
+			errno = EINVAL;
+	}
+	if (dir != root)
+		close(dir);
+	if (fd != -1 && (fstat(fd, st) == -1 || !S_ISREG(st->st_mode))) {
+		close(fd);
+		errno = EINVAL;
+		return -1;
+	}
+	return fd;
+}
+
+int
+tool_read_file(
+    int root, const struct request *q, struct result *res, struct failure *f)
+{
+	struct place pl;
+	struct stat st;
+	struct buf raw, text;
+	int fd, r = -1;
+
+	buf_init(&raw);
+	buf_init(&text);
+	place_split(&pl, &q->path);
+	fd = open_regular(root, &pl, &st);
+	place_free(&pl);
+	if (fd == -1)
+		return failure(f, EC_INVALID_PATH, NOT_COMMITTED, BAD_PATH);
+	if (st.st_size > FILE_MAX) {
+		(void)failure(f, EC_READ_LIMIT_EXCEEDED, NOT_COMMITTED,
+		    "file exceeds read limit");
+		goto done;
+	}
+	if (read_whole(fd, &raw) == -1) {
+		(void)failure(f, EC_INVALID_PATH, NOT_COMMITTED, BAD_PATH);
+		goto done;
+	}
+	if (raw.len <= FILE_MAX)
+		decode_file(&text, raw.data, raw.len);
+	if (raw.len > FILE_MAX || text.len > FILE_MAX) {
+		(void)failure(f, EC_READ_LIMIT_EXCEEDED, NOT_COMMITTED,
+		    "file exceeds read limit");
+		goto done;
+	}
+	line_window(text.data, text.len, q->start_line, q->max, res);
+	r = 0;
+done:
+	close(fd);
+	buf_free(&raw);
+	buf_free(&text);
+	return r;
+}

@@ -1,0 +1,88 @@
+# Sourced by ../demo and ../check: packages, build, account. POSIX shell.
+# Expects $top, the top of the source tree.
+
+BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libevent-dev \
+libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
+RUN_PACKAGES="bash ripgrep git"
+TEST_PACKAGES="libcmocka-dev socat perl-base"
+
+say()
+{
+	printf '%s\n' "$*"
+}
+
+die()
+{
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# Installs what is missing of the given Debian packages, or says how to.
+need_packages()
+{
+	command -v dpkg-query >/dev/null 2>&1 || return 0
+	missing=
+	for p in "$@"; do
+		dpkg-query -W -f '${Status}' "$p" 2>/dev/null |
+		    grep -q 'ok installed' || missing="$missing $p"
+	done
+	[ -n "$missing" ] || return 0
+	if [ "$(id -u)" = 0 ]; then
+		as_root=
+	elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+		as_root=sudo
+	else
+		say "Some packages are missing. Please run:"
+		say "    sudo apt-get install -y$missing"
+		exit 1
+	fi
+	say "Installing$missing ..."
+	export DEBIAN_FRONTEND=noninteractive
+	{
+		$as_root apt-get update &&
+		    $as_root apt-get install -y --no-install-recommends $missing
+	} >"$build/packages.log" 2>&1 || {
+		tail -n 20 "$build/packages.log"
+		die "the packages could not be installed"
+	}
+}
+
+# build_in DIR CONFIGURE-ARGUMENTS: builds and installs into DIR/stage.
+build_in()
+{
+	dir=$1
+	shift
+	mkdir -p "$dir"
+	[ -x "$top/configure" ] && [ "$top/configure" -nt "$top/configure.ac" ] ||
+	    (cd "$top" && autoreconf -fi) >"$dir/autoreconf.log" 2>&1 ||
+	    { tail -n 20 "$dir/autoreconf.log"; die "autoreconf failed"; }
+	(
+		cd "$dir"
+		if [ ! -f config.status ] || [ "$top/configure" -nt config.status ]
+		then
+			"$top/configure" "$@"
+		fi &&
+		make -j"$(nproc 2>/dev/null || echo 2)" &&
+		make install DESTDIR="$dir/stage"
+	) >"$dir/build.log" 2>&1 ||
+	    { tail -n 30 "$dir/build.log"; die "the build failed ($dir/build.log)"; }
+}
+
+# Started as root the daemon needs its account; one made here is removed by
+# remove_account.
+made_account=
+need_account()
+{
+	[ "$(id -u)" = 0 ] || return 0
+	getent passwd librechat-code >/dev/null && return 0
+	useradd --system --no-create-home --home-dir /nonexistent \
+	    --shell /usr/sbin/nologin librechat-code ||
+	    die "the account librechat-code could not be made"
+	made_account=yes
+}
+
+remove_account()
+{
+	[ -z "$made_account" ] || userdel librechat-code 2>/dev/null || true
+	made_account=
+}
