@@ -47,6 +47,19 @@ need_packages()
 	}
 }
 
+# 1 argument or more: the current directory was configured with all of them.
+is_configured()
+{
+	[ -f config.status ] && [ -f configure.args ] || return 1
+	[ "$top/configure" -nt config.status ] && return 1
+	for a in "$@"; do
+		case " $(cat configure.args) " in
+		*" $a "*) ;;
+		*) return 1 ;;
+		esac
+	done
+}
+
 # build_in DIR CONFIGURE-ARGUMENTS: builds and installs into DIR/stage.
 build_in()
 {
@@ -58,9 +71,8 @@ build_in()
 	    { tail -n 20 "$dir/autoreconf.log"; die "autoreconf failed"; }
 	(
 		cd "$dir"
-		if [ ! -f config.status ] || [ "$top/configure" -nt config.status ]
-		then
-			"$top/configure" "$@"
+		if ! is_configured "$@"; then
+			"$top/configure" "$@" && echo "$@" >configure.args
 		fi &&
 		make -j"$(nproc 2>/dev/null || echo 2)" &&
 		make install DESTDIR="$dir/stage"
