@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "path.h"
 #include "proc.h"
 #include "restrict.h"
+#include "sys.h"
 
 int
 failure(struct failure *f, enum error_code code, enum certainty certainty,
@@ -114,18 +114,6 @@ static const char *const more_calls[] = {
 	NULL,
 };
 
-static int
-drop_capabilities(void)
-{
-	struct __user_cap_header_struct hdr;
-	struct __user_cap_data_struct data[2];
-
-	memset(&hdr, 0, sizeof(hdr));
-	memset(data, 0, sizeof(data));
-	hdr.version = _LINUX_CAPABILITY_VERSION_3;
-	return (int)syscall(SYS_capset, &hdr, data);
-}
-
 /* Every layer, each proved by an attempt. */
 static void
 restrict_files(const char *root_path)
@@ -137,7 +125,7 @@ restrict_files(const char *root_path)
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
 		fatal("files: parent death signal");
-	if (drop_capabilities() == -1)
+	if (sys_drop_capabilities() == -1)
 		fatal("files: capabilities");
 	if (restrict_basic(&error) == -1 ||
 	    restrict_landlock(paths, 1, LL_NO_BIND | LL_NO_CONNECT | LL_SCOPED,

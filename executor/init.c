@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "filter.h"
 #include "keeper.h"
 #include "proc.h"
+#include "sys.h"
 
 #define FD_STATUS 3
 #define FD_ROOT   4
@@ -57,20 +57,6 @@ arrange_descriptors(int null, int out, int err, int status, int root)
 		return -1;
 	proc_close_from(FD_ROOT + 1);
 	return 0;
-}
-
-static int
-drop_capabilities(void)
-{
-	struct __user_cap_header_struct hdr;
-	struct __user_cap_data_struct data[2];
-
-	memset(&hdr, 0, sizeof(hdr));
-	memset(data, 0, sizeof(data));
-	hdr.version = _LINUX_CAPABILITY_VERSION_3;
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) == -1)
-		return -1;
-	return (int)syscall(SYS_capset, &hdr, data);
 }
 
 static int
@@ -146,7 +132,7 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 		_exit(1);
 	if (mount_proc() == -1)
 		fail(RUN_STEP_PROC);
-	if (drop_capabilities() == -1)
+	if (sys_drop_capabilities() == -1)
 		fail(RUN_STEP_PRIVILEGES);
 	if (enter_cwd(cwd) == -1)
 		fail(RUN_STEP_CWD);

@@ -1,9 +1,11 @@
 #include "config.h"
 
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -186,6 +188,20 @@ sys_clone(uint64_t flags, int *pidfd)
 	if (pid > 0 && pidfd != NULL)
 		*pidfd = fd;
 	return (pid_t)pid;
+}
+
+int
+sys_drop_capabilities(void)
+{
+	struct __user_cap_header_struct hdr;
+	struct __user_cap_data_struct data[2];
+
+	memset(&hdr, 0, sizeof(hdr));
+	memset(data, 0, sizeof(data));
+	hdr.version = _LINUX_CAPABILITY_VERSION_3;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) == -1)
+		return -1;
+	return (int)syscall(SYS_capset, &hdr, data);
 }
 
 int

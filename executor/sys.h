@@ -40,6 +40,9 @@ int sys_openat2(
 /* fork with clone(2) flags; the pid and, with pidfd not NULL, a descriptor. */
 pid_t sys_clone(uint64_t flags, int *pidfd);
 
+/* Empties the permitted, effective and inheritable sets and the ambient one. */
+int sys_drop_capabilities(void);
+
 int sys_pidfd_open(pid_t);
 int sys_pidfd_kill(int pidfd, int sig);
 

@@ -81,6 +81,9 @@ int harness_run_with(struct harness *, uint32_t root, const char *command,
 void put_file(struct harness *, const char *dir, const char *name,
     const void *data, size_t len, mode_t mode);
 
+/* 1 if a process of the host has this text in its arguments. */
+int process_exists(const char *mark);
+
 /* Removes a tree without following links; for what tests made. */
 void remove_tree(const char *);
 

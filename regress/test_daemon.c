@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "buf.h"
+#include "harness.h"
 #include "log.h"
 #include "world.h"
 
@@ -236,7 +237,7 @@ time_out_is_a_result(void **state)
 	must(world_call(&w, body, &j), 200, &j);
 	assert_true(json_get(j, "timedOut")->boolean);
 	assert_string_equal(json_get_str(j, "stdout"), "begun\n");
-	assert_false(world_process("54321.5"));
+	assert_false(process_exists("54321.5"));
 	json_free(j);
 	free(body);
 	finish(&w);
@@ -260,9 +261,9 @@ caller_that_goes_away_cancels(void **state)
 	assert_int_equal(world_markers(&w), 1);
 	world_call_abort(&p);
 	start = world_now();
-	while (world_process("43210.25") && world_now() - start < 10000)
+	while (process_exists("43210.25") && world_now() - start < 10000)
 		usleep(2000);
-	assert_false(world_process("43210.25"));
+	assert_false(process_exists("43210.25"));
 	/*
 	 * A server without fences in serial mode has dropped the record, so
 	 * the rejection cannot be delivered: the marker stays (protocol 9.4
@@ -343,7 +344,7 @@ death_of(enum victim v)
 		for (i = 0; i < n; i++)
 			if (kill(all[i], 0) == 0)
 				break;
-		if (i == n && !world_process("32109.75"))
+		if (i == n && !process_exists("32109.75"))
 			break;
 		if (world_now() - start > 1000)
 			fail_msg("something lives after a second");
@@ -410,7 +411,7 @@ stop_while_busy_is_clean_or_leaves_the_marker(void **state)
 	r = world_worker_end(&w, 34000);
 	assert_int_not_equal(r, -1);
 	assert_true(world_now() - start < 10000);
-	assert_false(world_process("21098.5"));
+	assert_false(process_exists("21098.5"));
 	if (world_markers(&w) == 0) {
 		/* settled as a clean rejection */
 		status = world_call_end(&p, &j);

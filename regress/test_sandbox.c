@@ -340,33 +340,6 @@ nothing_is_left_in_the_root(void **state)
 	closedir(d);
 }
 
-/* 1 if a process of the host has this text in its arguments. */
-static int
-process_exists(const char *mark)
-{
-	char path[300], line[4096];
-	struct dirent *de;
-	ssize_t n;
-	DIR *d;
-	int fd, found = 0;
-
-	if ((d = opendir("/proc")) == NULL)
-		return 1;
-	while (!found && (de = readdir(d)) != NULL) {
-		if (de->d_name[0] < '0' || de->d_name[0] > '9')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%s/cmdline", de->d_name);
-		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
-			continue;
-		n = read(fd, line, sizeof(line));
-		close(fd);
-		if (n > 0 && memmem(line, (size_t)n, mark, strlen(mark)))
-			found = 1;
-	}
-	closedir(d);
-	return found;
-}
-
 /* Whatever a command leaves behind is dead when its answer is there. */
 static void
 dead_after(const char *command)

@@ -626,29 +626,3 @@ world_children(pid_t parent, pid_t *list, size_t n)
 	closedir(d);
 	return found;
 }
-
-int
-world_process(const char *mark)
-{
-	char path[300], line[4096];
-	struct dirent *de;
-	ssize_t n;
-	DIR *d;
-	int fd, found = 0;
-
-	if ((d = opendir("/proc")) == NULL)
-		return 1;
-	while (!found && (de = readdir(d)) != NULL) {
-		if (de->d_name[0] < '0' || de->d_name[0] > '9')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%s/cmdline", de->d_name);
-		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
-			continue;
-		n = read(fd, line, sizeof(line));
-		close(fd);
-		if (n > 0 && memmem(line, (size_t)n, mark, strlen(mark)))
-			found = 1;
-	}
-	closedir(d);
-	return found;
-}

@@ -86,9 +86,6 @@ int world_file_wait(const char *path, int timeout_ms);
 
 /* Processes whose parent is pid: up to n, the number found. */
 size_t world_children(pid_t, pid_t *, size_t n);
-/* 1 if a process has this text in its arguments. */
-int world_process(const char *mark);
-
 double world_now(void); /* monotonic, ms */
 
 #endif
