@@ -775,7 +775,7 @@ root_owned_project_is_worked_on_by_the_account(void **state)
 
 	(void)state;
 	if (getuid() != 0) {
-		print_message("# needs root\n");
+		print_message("needs root\n");
 		skip();
 	}
 	ready(&w, 0);
@@ -825,7 +825,7 @@ no_set_id_program_can_be_left_behind(void **state)
 
 	(void)state;
 	if (getuid() != 0) {
-		print_message("# needs root\n");
+		print_message("needs root\n");
 		skip();
 	}
 	ready(&w, 0);
@@ -843,7 +843,7 @@ owner_of_the_project_runs_the_commands(void **state)
 
 	(void)state;
 	if (getuid() != 0) {
-		print_message("# needs root\n");
+		print_message("needs root\n");
 		skip();
 	}
 	ready(&w, 61234);
@@ -863,7 +863,7 @@ commands_never_run_as_root(void **state)
 
 	(void)state;
 	if (getuid() != 0) {
-		print_message("# needs root\n");
+		print_message("needs root\n");
 		skip();
 	}
 	world_init(&w, 0);
