@@ -560,6 +560,32 @@ working_directory_is_confined(void **state)
 }
 
 static void
+every_kind_of_namespace_is_its_own(void **state)
+{
+	static const char *const kinds[] = { "user", "mnt", "pid", "net", "ipc",
+		"uts", "cgroup" };
+	char path[64], host[64], *cmd;
+	struct answer a;
+	ssize_t n;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(path, sizeof(path), "/proc/self/ns/%s", kinds[i]);
+		n = readlink(path, host, sizeof(host) - 1);
+		assert_true(n > 0);
+		host[n] = '\0';
+		cmd = xasprintf("readlink %s", path);
+		assert_int_equal(harness_run(&H, 0, cmd, &a), 0);
+		assert_true(a.ok && a.result.out.len > 4);
+		if (strncmp((char *)a.result.out.data, host, (size_t)n) == 0)
+			fail_msg("%s", host);
+		answer_free(&a);
+		free(cmd);
+	}
+}
+
+static void
 host_shared_memory_is_invisible(void **state)
 {
 	int id;
@@ -949,6 +975,7 @@ main(void)
 		cmocka_unit_test(output_is_bounded_with_a_mark),
 		cmocka_unit_test(malformed_output_becomes_text),
 		cmocka_unit_test(working_directory_is_confined),
+		cmocka_unit_test(every_kind_of_namespace_is_its_own),
 		cmocka_unit_test(host_shared_memory_is_invisible),
 		cmocka_unit_test(sandboxes_do_not_meet),
 		cmocka_unit_test(unix_sockets_work_inside),
