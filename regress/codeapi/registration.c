@@ -13,8 +13,9 @@
 #include "slots.h"
 #include "utf8.h"
 
-#define READY_EXTRA 5000 /* ms beyond half a registration's life (chapter 7) \
-			  */
+#define READY_EXTRA                                              \
+	5000 /* ms beyond half a registration's life (chapter 7) \
+	      */
 
 int
 field_version(const struct req *r)
