@@ -138,14 +138,37 @@ restrict_files(const char *root_path)
 		fatalx("files: seccomp does not hold");
 }
 
+int
+tool_cancelled(struct tool *t)
+{
+	struct imsg im;
+
+	/* Nothing else can come before the request is answered. */
+	while (!t->cancelled && imsg_get_blocking(t->channel, &im, 0) == 1) {
+		if (im.type != MSG_CANCEL || im.data.len != 0)
+			fatalx("files: malformed cancellation");
+		t->cancelled = im.id == t->id;
+		imsg_free(&im);
+	}
+	return t->cancelled;
+}
+
+int
+tool_aborted(struct failure *f)
+{
+	return failure(
+	    f, EC_EXECUTION_ABORTED, NOT_COMMITTED, "execution aborted");
+}
+
 static int
-serve(int root, const struct request *q, struct result *res, struct failure *f)
+serve(struct tool *t, const struct request *q, struct result *res,
+    struct failure *f)
 {
 	switch (q->operation) {
 	case OP_READ_FILE:
-		return tool_read_file(root, q, res, f);
+		return tool_read_file(t, q, res, f);
 	case OP_WRITE_FILE:
-		return tool_write_file(root, q, res, f);
+		return tool_write_file(t, q, res, f);
 	default:
 		return failure(f, EC_INVALID_REQUEST, NOT_COMMITTED,
 		    "invalid workspace tool request: operation");
@@ -155,6 +178,7 @@ serve(int root, const struct request *q, struct result *res, struct failure *f)
 void
 files_main(int channel, int root, const char *root_path)
 {
+	struct tool tool;
 	struct imsgbuf ib;
 	struct imsg im;
 	struct request q;
@@ -168,17 +192,28 @@ files_main(int channel, int root, const char *root_path)
 	(void)umask(022);
 	restrict_files(root_path);
 	imsg_init(&ib, channel, IMSG_MESSAGE_MAX, 0);
+	memset(&tool, 0, sizeof(tool));
+	tool.root = root;
+	tool.root_path = root_path;
+	tool.channel = &ib;
 	for (;;) {
 		if ((r = imsg_get_blocking(&ib, &im, -1)) == 0)
 			_exit(0);
 		if (r == -1)
 			fatal("files: channel");
+		/* A cancellation that came too late. */
+		if (im.type == MSG_CANCEL) {
+			imsg_free(&im);
+			continue;
+		}
 		if (im.type != MSG_REQUEST || request_parse(&im, &q) == -1)
 			fatalx("files: malformed request");
+		tool.id = im.id;
+		tool.cancelled = 0;
 		memset(&res, 0, sizeof(res));
 		res.operation = q.operation;
 		buf_init(&b);
-		if (serve(root, &q, &res, &f) == 0) {
+		if (serve(&tool, &q, &res, &f) == 0) {
 			result_build(&b, &res);
 			imsg_compose(&ib, MSG_RESULT, im.id, -1, b.data, b.len);
 		} else {

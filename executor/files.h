@@ -1,6 +1,7 @@
 #ifndef EXECUTOR_FILES_H
 #define EXECUTOR_FILES_H
 
+#include "imsg.h"
 #include "msg.h"
 
 /*
@@ -35,11 +36,34 @@ struct place {
 void place_split(struct place *, const struct text *path);
 void place_free(struct place *);
 
+/*
+ * What a tool works with. The request may be cancelled while it runs: a tool
+ * that takes time asks tool_cancelled at the places of workspace-tools 13.4
+ * and then fails with EC_EXECUTION_ABORTED, NOT_COMMITTED.
+ */
+struct tool {
+	int root; /* directory, O_PATH */
+	const char *root_path; /* where it is in the sandbox */
+	struct imsgbuf *channel;
+	uint32_t id; /* of the request */
+	int cancelled;
+};
+int tool_cancelled(struct tool *);
+int tool_aborted(struct failure *); /* fills that failure, returns -1 */
+
 /* One function a tool: 0 and *res, or -1 and *f. */
 int tool_read_file(
-    int root, const struct request *, struct result *, struct failure *);
+    struct tool *, const struct request *, struct result *, struct failure *);
 int tool_write_file(
-    int root, const struct request *, struct result *, struct failure *);
+    struct tool *, const struct request *, struct result *, struct failure *);
+
+/*
+ * Opens a regular file for reading (workspace-tools 1.9): links in the middle
+ * may be followed inside the root, the last component may not be one.
+ * Anything but a regular file is refused before it is opened. -1 with errno.
+ */
+struct stat;
+int open_regular(int root, const struct place *, struct stat *);
 
 /*
  * Reads a regular file from its start, at most FILE_MAX + 1 bytes: more than

@@ -331,16 +331,21 @@ static int
 bridge_cancel(struct peer *p, struct imsg *im, void *arg)
 {
 	struct executor *ex = arg;
+	struct sandbox *sb;
 	size_t i;
 
 	(void)p;
 	if (im->data.len != 0)
 		return -1;
-	for (i = 0; i < ex->nsandboxes; i++)
-		if (ex->sandboxes[i].active &&
-		    ex->sandboxes[i].request_id == im->id &&
-		    ex->sandboxes[i].command != NULL)
-			command_cancel(ex->sandboxes[i].command);
+	for (i = 0; i < ex->nsandboxes; i++) {
+		sb = &ex->sandboxes[i];
+		if (!sb->active || sb->request_id != im->id)
+			continue;
+		if (sb->command != NULL)
+			command_cancel(sb->command);
+		else
+			peer_send(sb->files, MSG_CANCEL, im->id, -1, NULL);
+	}
 	return 0;
 }
 

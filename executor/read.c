@@ -12,13 +12,7 @@
 
 #define BAD_PATH "invalid workspace path"
 
-/*
- * Opens a regular file for reading: links in the middle may be followed
- * inside the root, the last component may not be one (workspace-tools 1.9).
- * Anything but a regular file is refused before it is opened, so that no
- * reader appears at a FIFO and no device is touched.
- */
-static int
+int
 open_regular(int root, const struct place *pl, struct stat *st)
 {
 	int dir, fd;
@@ -53,18 +47,20 @@ open_regular(int root, const struct place *pl, struct stat *st)
 }
 
 int
-tool_read_file(
-    int root, const struct request *q, struct result *res, struct failure *f)
+tool_read_file(struct tool *t, const struct request *q, struct result *res,
+    struct failure *f)
 {
 	struct place pl;
 	struct stat st;
 	struct buf raw, text;
 	int fd, r = -1;
 
+	if (tool_cancelled(t))
+		return tool_aborted(f);
 	buf_init(&raw);
 	buf_init(&text);
 	place_split(&pl, &q->path);
-	fd = open_regular(root, &pl, &st);
+	fd = open_regular(t->root, &pl, &st);
 	place_free(&pl);
 	if (fd == -1)
 		return failure(f, EC_INVALID_PATH, NOT_COMMITTED, BAD_PATH);
@@ -75,6 +71,10 @@ tool_read_file(
 	}
 	if (read_whole(fd, &raw) == -1) {
 		(void)failure(f, EC_INVALID_PATH, NOT_COMMITTED, BAD_PATH);
+		goto done;
+	}
+	if (tool_cancelled(t)) {
+		(void)tool_aborted(f);
 		goto done;
 	}
 	if (raw.len <= FILE_MAX)

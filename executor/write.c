@@ -240,16 +240,18 @@ confirm(struct install *in, const uint8_t *p, size_t n, struct failure *f)
 }
 
 int
-tool_write_file(
-    int root, const struct request *q, struct result *res, struct failure *f)
+tool_write_file(struct tool *t, const struct request *q, struct result *res,
+    struct failure *f)
 {
 	struct install in;
 	const struct text *c = &q->content;
 	int r = -1;
 
 	memset(&in, 0, sizeof(in));
-	in.root = root;
+	in.root = t->root;
 	in.dir = in.fd = -1;
+	if (tool_cancelled(t))
+		return tool_aborted(f);
 	if (c->len > FILE_MAX)
 		return failure(f, EC_WRITE_LIMIT_EXCEEDED, NOT_COMMITTED,
 		    "content exceeds write limit");
