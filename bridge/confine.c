@@ -150,12 +150,12 @@ limit_arguments(char **error)
 		if (family == AF_UNIX || family == AF_INET ||
 		    family == AF_INET6 || family == AF_NETLINK)
 			continue;
-		arg = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family);
+		arg = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family, 0);
 		if (add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
 			&arg, error) == -1)
 			goto out;
 	}
-	arg = SCMP_A0(SCMP_CMP_GE, FAMILIES);
+	arg = SCMP_A0(SCMP_CMP_GE, FAMILIES, 0);
 	if (add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1, &arg,
 		error) == -1)
 		goto out;

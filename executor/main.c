@@ -349,17 +349,30 @@ bridge_cancel(struct peer *p, struct imsg *im, void *arg)
 	return 0;
 }
 
+/*
+ * In an orderly stop the bridge ends first, and the monitor then tells us;
+ * if it ended otherwise the monitor ends us. It is given a moment for that.
+ */
+static void
+on_orphaned(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	log_warnx("the bridge is gone");
+	exit(1);
+}
+
 static void
 bridge_gone(struct peer *p, void *arg)
 {
+	static const struct timeval moment = { 1, 0 };
 	struct executor *ex = arg;
 
 	(void)p;
-	/* Orderly when the monitor said stop; it ends us then. */
-	if (ex->state == ST_STOPPING)
-		return;
-	log_debug("the bridge is gone");
-	exit(1);
+	if (event_base_once(
+		ex->base, -1, EV_TIMEOUT, on_orphaned, ex, &moment) == -1)
+		fatalx("no timer");
 }
 
 static const struct peer_handler bridge_table[] = {
