@@ -83,7 +83,7 @@ bridge_end(struct bridge *b, enum end_status status, const char *text)
 	credentials_free(b->credentials);
 	bridge_config_free(&b->config);
 	/* A resolver thread may hang; exit handlers have nothing to save. */
-	_exit(status);
+	_exit((int)status);
 }
 
 static void __attribute__((__noreturn__))
