@@ -63,7 +63,6 @@ bridge_report(struct bridge *b, enum bridge_state state, const char *text)
 
 	if (b->reported == (int)state)
 		return;
-	/* A failure before the first registration is no reconnection. */
 	b->reported = (int)state;
 	buf_init(&m);
 	state_build(&m, state, text);

@@ -8,7 +8,7 @@
 
 static int checks, failures;
 
-static int
+static int __attribute__((__format__(__printf__, 2, 0)))
 report(int ok, const char *fmt, va_list ap)
 {
 	printf("%sok %d - ", ok ? "" : "not ", ++checks);
