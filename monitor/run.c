@@ -17,6 +17,7 @@
 #include "mountinfo.h"
 #include "msg.h"
 #include "names.h"
+#include "status.h"
 
 #define BRIDGE   "librechat-code-bridge"
 #define EXECUTOR "librechat-code-executor"
@@ -326,6 +327,7 @@ run_worker(struct monitor *m)
 	make_guards(m);
 	if ((status = start_helpers(m, &error)) != STATUS_OK)
 		return fail(status, error);
+	m->report = status_new();
 	return monitor_loop(m);
 }
 
