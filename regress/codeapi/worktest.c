@@ -417,6 +417,7 @@ test_offline(void)
 	    "ASSIGNMENT_FENCED", "a fenced worker's settlement");
 	tap_number(client_cancelled(&worker, &j), 1,
 	    "a fenced worker's work is cancelled");
+	job_free(&j);
 	tap_number(client_lease(&worker, -1, 0, &j), 409,
 	    "a fenced worker's lease, while work is there");
 	close(caller);
