@@ -254,6 +254,67 @@ quarantine(void)
 	tap_same(code, "WORKER_FENCED", "A: a replaced incarnation: code");
 }
 
+/* A rejection is only half of what ends a fence; a reset ends receipts. */
+static void
+halves(void)
+{
+	struct job j, next;
+	char code[64];
+	int caller;
+
+	client_incarnate(&worker);
+	tap_number(client_start(&worker, 2), 200, "halves: start");
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "halves");
+	tap_number(client_settle(
+		       &worker, &j, "rejected", "\"error\":\"not run\"", NULL),
+	    200, "halves: rejected");
+	expect_caller(caller, 422, "WORKSPACE_TOOL_REJECTED", "halves");
+	caller = caller_send(server.port, COMMAND "}");
+	tap_ok(!http_pending(caller, 200),
+	    "halves: the root is taken until the cleanup");
+	client_receipt(&worker, &j, "workspace-cleanup", "clean", NULL);
+	take(0, &next, "halves: after the cleanup");
+	job_free(&j);
+
+	tap_number(
+	    client_receipt(&worker, &next, "workspace-cleanup", "clean", NULL),
+	    200, "halves: cleanup before the settlement");
+	tap_number(
+	    client_settle(&worker, &next, "fulfilled", COMMAND_RESULT, NULL),
+	    200, "halves: then the settlement");
+	expect_caller(caller, 200, NULL, "halves: cleanup first");
+	job_free(&next);
+
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "halves: the fence has gone");
+	tap_number(client_receipt(&worker, &j, "quarantine", "unsure", NULL),
+	    200, "halves: quarantine");
+	expect_caller(
+	    caller, 422, "WORKSPACE_TOOL_REJECTED", "halves: quarantine");
+	tap_number(reset("native-workspace:second", NULL), 200,
+	    "halves: reset by the same incarnation");
+	tap_number(client_receipt(&worker, &j, "quarantine", "unsure", code),
+	    409, "halves: no receipt from before a reset");
+	tap_same(code, "ASSIGNMENT_FENCED", "halves: such a receipt: code");
+	job_free(&j);
+
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "halves: invalid result");
+	client_settle(&worker, &j, "fulfilled", "\"result\":{}", NULL);
+	expect_caller(caller, 502, "RESULT_INVALID", "halves: invalid result");
+	tap_number(
+	    client_receipt(&worker, &j, "workspace-cleanup", "clean", NULL),
+	    200, "halves: cleanup of an invalid result");
+	tap_number(reset("native-workspace:second", code), 503,
+	    "halves: an invalid result locks the root");
+	tap_number(client_receipt(&worker, &j, "quarantine", "unsure", NULL),
+	    200, "halves: quarantine frees the slot");
+	tap_number(reset("native-workspace:second", NULL), 200,
+	    "halves: reset at last");
+	job_free(&j);
+}
+
 /* Variant D, with short times. */
 static void
 killed(void)
@@ -300,6 +361,7 @@ main(void)
 	lost_answers();
 	disconnect();
 	quarantine();
+	halves();
 	killed();
 	tap_number(child_stop(&server), 0, "SIGTERM ends the server cleanly");
 	return tap_done();

@@ -4,6 +4,8 @@
  */
 #include "config.h"
 
+#include <sys/socket.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +222,29 @@ test_lease_disconnect(void)
 	    408, "no lease waits");
 }
 
+/* A connection that is kept open, and closed by a restart. */
+static void
+test_keep_alive(void)
+{
+	static const char get[] = "GET /v1/health HTTP/1.1\r\nHost: a\r\n\r\n";
+	char text[512];
+	ssize_t n;
+	int fd;
+
+	fd = http_connect(server.port);
+	tap_ok(send(fd, get, strlen(get), 0) > 0 && http_pending(fd, 5000) &&
+		recv(fd, text, sizeof(text), 0) > 0,
+	    "keep-alive: first request");
+	tap_ok(send(fd, get, strlen(get), 0) > 0 && http_pending(fd, 5000) &&
+		recv(fd, text, sizeof(text), 0) > 0,
+	    "keep-alive: second request");
+	tap_ok(!http_pending(fd, 100), "keep-alive: stays open");
+	control("restart", "{\"memory\":true}");
+	n = http_pending(fd, 5000) ? recv(fd, text, sizeof(text), 0) : 1;
+	tap_ok(n <= 0, "keep-alive: closed by a restart");
+	close(fd);
+}
+
 static int
 send_sandbox(const char *session, const char *more)
 {
@@ -417,6 +442,7 @@ test_offline(void)
 	    "ASSIGNMENT_FENCED", "a fenced worker's settlement");
 	tap_number(client_cancelled(&worker, &j), 1,
 	    "a fenced worker's work is cancelled");
+	job_free(&j);
 	tap_number(client_lease(&worker, -1, 0, &j), 409,
 	    "a fenced worker's lease, while work is there");
 	close(caller);
@@ -454,6 +480,7 @@ main(void)
 	test_latency();
 	test_queue();
 	test_lease_disconnect();
+	test_keep_alive();
 	test_sandbox();
 	test_faults();
 	test_drop_after();
