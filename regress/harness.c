@@ -465,3 +465,20 @@ process_exists(const char *mark)
 	closedir(d);
 	return found;
 }
+
+const char *
+new_mark(void)
+{
+	static char text[32];
+	static int count;
+
+	(void)xsnprintf(
+	    text, sizeof(text), "9%d.%d", (int)getpid(), 10000 + ++count);
+	return text;
+}
+
+char *
+with_mark(const char *mark, const char *command)
+{
+	return xasprintf("M=%s; %s", mark, command);
+}

@@ -81,6 +81,13 @@ int harness_run_with(struct harness *, uint32_t root, const char *command,
 void put_file(struct harness *, const char *dir, const char *name,
     const void *data, size_t len, mode_t mode);
 
+/*
+ * A number for sleep that no other test on this machine uses, and a command
+ * with it as $M; both to find out whether a process still exists.
+ */
+const char *new_mark(void); /* kept until the next call */
+char *with_mark(const char *mark, const char *command);
+
 /* 1 if a process of the host has this text in its arguments. */
 int process_exists(const char *mark);
 

@@ -345,11 +345,9 @@ static void
 dead_after(const char *command)
 {
 	struct answer a;
-	char mark[32], *cmd;
+	const char *mark = new_mark();
+	char *cmd = with_mark(mark, command);
 
-	snprintf(mark, sizeof(mark), "9%d.%ld", (int)getpid(),
-	    (long)(clock() % 100000) + 10000);
-	cmd = xasprintf("M=%s; %s", mark, command);
 	assert_int_equal(harness_run(&H, 0, cmd, &a), 0);
 	assert_true(a.ok);
 	assert_false(a.result.timed_out);
@@ -409,14 +407,14 @@ orphans_leave_no_zombies(void **state)
 static void
 time_out_kills_everything(void **state)
 {
+	const char *mark = new_mark();
+	char *cmd = with_mark(
+	    mark, "trap '' TERM; echo a; (setsid sleep $M &); sleep $M");
 	struct answer a;
 
 	(void)state;
-	assert_int_equal(harness_run_with(&H, 0,
-			     "trap '' TERM; echo a; (setsid sleep 87654.5 &); "
-			     "sleep 87654.5",
-			     "", 300, 65536, &a),
-	    0);
+	assert_int_equal(harness_run_with(&H, 0, cmd, "", 300, 65536, &a), 0);
+	free(cmd);
 	assert_true(a.ok);
 	assert_true(a.result.timed_out);
 	assert_int_equal(a.result.exit_code, -1);
@@ -425,22 +423,25 @@ time_out_kills_everything(void **state)
 	assert_memory_equal(a.result.out.data, "a\n", 2);
 	if (a.ms < 290 || a.ms > 2000)
 		fail_msg("after %.3f ms", a.ms);
-	assert_false(process_exists("87654.5"));
+	assert_false(process_exists(mark));
 	answer_free(&a);
 }
 
 static void
 cancel_kills_everything_and_is_clean(void **state)
 {
+	const char *mark = new_mark();
 	struct request q;
 	struct answer a;
-	char *path;
+	char *path, *cmd;
 	uint32_t id;
 
 	(void)state;
 	memset(&q, 0, sizeof(q));
 	q.operation = OP_EXECUTE_COMMAND;
-	text_set(&q.command, "touch begun; sleep 76543.25", 27);
+	cmd = with_mark(mark, "touch begun; sleep $M");
+	text_set(&q.command, cmd, strlen(cmd));
+	free(cmd);
 	q.timeout_ms = 30000;
 	q.max_output = 1024;
 	id = harness_send(&H, &q);
@@ -453,7 +454,7 @@ cancel_kills_everything_and_is_clean(void **state)
 	assert_int_equal(a.error.code, EC_EXECUTION_ABORTED);
 	assert_int_equal(a.error.certainty, NOT_COMMITTED);
 	assert_int_equal(H.outcome, NOT_COMMITTED);
-	assert_false(process_exists("76543.25"));
+	assert_false(process_exists(mark));
 	assert_int_equal(unlink(path), 0);
 	answer_free(&a);
 	request_free(&q);
@@ -749,17 +750,18 @@ second_request_on_a_busy_root_is_refused(void **state)
 static void
 fork_bomb_is_ended_by_the_time_out(void **state)
 {
+	const char *mark = new_mark();
+	char *cmd = with_mark(mark,
+	    "ulimit -u 200 2>/dev/null; b() { b | b & }; b 2>/dev/null; "
+	    "sleep $M");
 	struct answer a;
 
 	(void)state;
-	assert_int_equal(harness_run_with(&H, 0,
-			     "ulimit -u 200 2>/dev/null; b() { b | b & }; "
-			     "b 2>/dev/null; sleep 86420.125",
-			     "", 500, 1000, &a),
-	    0);
+	assert_int_equal(harness_run_with(&H, 0, cmd, "", 500, 1000, &a), 0);
 	assert_true(a.ok);
-	assert_false(process_exists("86420.125"));
+	assert_false(process_exists(mark));
 	answer_free(&a);
+	free(cmd);
 	expect(0, "echo fine", "fine\n");
 }
 
@@ -795,7 +797,8 @@ executor_death_kills_the_command(void **state)
 {
 	struct harness h;
 	struct request q;
-	char *path;
+	const char *mark = new_mark();
+	char *path, *cmd;
 	int i;
 
 	(void)state;
@@ -803,10 +806,9 @@ executor_death_kills_the_command(void **state)
 	assert_int_equal(harness_start(&h), 0);
 	memset(&q, 0, sizeof(q));
 	q.operation = OP_EXECUTE_COMMAND;
-	text_set(&q.command,
-	    "touch begun; (setsid sleep 65432.75 &); "
-	    "sleep 65432.75",
-	    54);
+	cmd = with_mark(mark, "touch begun; (setsid sleep $M &); sleep $M");
+	text_set(&q.command, cmd, strlen(cmd));
+	free(cmd);
 	q.timeout_ms = 30000;
 	q.max_output = 1024;
 	(void)harness_send(&h, &q);
@@ -814,9 +816,9 @@ executor_death_kills_the_command(void **state)
 	while (access(path, F_OK) == -1)
 		usleep(1000);
 	harness_kill(&h);
-	for (i = 0; i < 1000 && process_exists("65432.75"); i++)
+	for (i = 0; i < 1000 && process_exists(mark); i++)
 		usleep(1000);
-	assert_false(process_exists("65432.75"));
+	assert_false(process_exists(mark));
 	request_free(&q);
 	free(path);
 	harness_remove(&h);
