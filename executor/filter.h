@@ -21,6 +21,9 @@ struct sock_fprog;
  */
 int filter_compile(struct sock_fprog *, int mapped, char **error);
 
+/* The program of a libseccomp context (scmp_filter_ctx): 0 or -1. */
+int filter_export(void *ctx, struct sock_fprog *);
+
 /* Installs it for the calling process and its descendants: 0 or -1, errno. */
 int filter_install(const struct sock_fprog *);
 

@@ -197,7 +197,7 @@ start_keeper(struct sandbox *sb, struct keeper *k, char **error)
 int
 sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
     const struct executor_config *c, const struct sock_fprog *filter,
-    char **error)
+    const struct sock_fprog *notify, char **error)
 {
 	struct sandbox *sb = &sandboxes[i];
 	struct keeper_ready ready;
@@ -229,6 +229,7 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	k.id = sb->root.id;
 	k.env = sb->env;
 	k.filter = filter;
+	k.notify = notify;
 	if (start_keeper(sb, &k, error) == -1)
 		return -1;
 	if (wait_ready(sb->control, sb->pid, &ready) == -1) {

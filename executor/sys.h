@@ -34,6 +34,7 @@ int sys_pivot_root(const char *, const char *);
 #define SYS_RESOLVE_NO_MAGICLINKS 0x02ULL
 #define SYS_RESOLVE_NO_SYMLINKS   0x04ULL
 #define SYS_RESOLVE_BENEATH       0x08ULL
+#define SYS_RESOLVE_IN_ROOT       0x10ULL
 int sys_openat2(
     int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve);
 
