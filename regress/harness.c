@@ -482,3 +482,28 @@ with_mark(const char *mark, const char *command)
 {
 	return xasprintf("M=%s; %s", mark, command);
 }
+
+char *
+visible_scratch(struct harness *h)
+{
+	const char *const places[] = { "/srv", "/opt", "/var/lib",
+		getenv("HOME"), "." };
+	char *path, *real;
+	size_t i;
+
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (places[i] == NULL)
+			continue;
+		path = xasprintf("%s/librechat-code-test.XXXXXX", places[i]);
+		if (mkdtemp(path) != NULL) {
+			real = realpath(path, NULL);
+			if (real == NULL || chmod(real, 0755) == -1 ||
+			    chown(real, h->uid, h->gid) == -1)
+				fatal("%s", path);
+			free(path);
+			return real;
+		}
+		free(path);
+	}
+	fatalx("no place for a scratch directory");
+}

@@ -82,6 +82,13 @@ void put_file(struct harness *, const char *dir, const char *name,
     const void *data, size_t len, mode_t mode);
 
 /*
+ * Makes a directory that a sandbox sees unless something hides it: not below
+ * /tmp or another private place. Owned by the account; the caller frees the
+ * name and removes the directory.
+ */
+char *visible_scratch(struct harness *);
+
+/*
  * A number for sleep that no other test on this machine uses, and a command
  * with it as $M; both to find out whether a process still exists.
  */

@@ -824,33 +824,6 @@ executor_death_kills_the_command(void **state)
 	harness_remove(&h);
 }
 
-/*
- * A directory that a sandbox sees unless something hides it: not below /tmp
- * or another private place.
- */
-static char *
-visible_scratch(struct harness *h)
-{
-	static const char *const places[] = { "/srv", "/opt", "/var/lib", "." };
-	char *path, *real;
-	size_t i;
-
-	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		path = xasprintf("%s/librechat-code-test.XXXXXX", places[i]);
-		if (mkdtemp(path) != NULL) {
-			real = realpath(path, NULL);
-			assert_non_null(real);
-			assert_int_equal(chmod(real, 0755), 0);
-			assert_int_equal(chown(real, h->uid, h->gid), 0);
-			free(path);
-			return real;
-		}
-		free(path);
-	}
-	fail_msg("no place for a scratch directory");
-	return NULL;
-}
-
 static char *
 visible_directory(struct harness *h, const char *dir, const char *name)
 {
