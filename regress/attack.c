@@ -207,6 +207,49 @@ race_descriptor(const char *host, double time)
 	printf("%s\n", reached ? "HOST" : "never");
 }
 
+static void *
+flip_link(void *arg)
+{
+	const char *host = arg;
+	unsigned int i = 0;
+
+	while (racing) {
+		(void)unlink("/tmp/flip.new");
+		if (symlink(i++ & 1 ? host : "/tmp/race-own.sock",
+			"/tmp/flip.new") == -1 ||
+		    rename("/tmp/flip.new", "/tmp/flip.sock") == -1)
+			break;
+	}
+	return NULL;
+}
+
+/* The path changes between the host's socket and an own one. */
+static void
+race_path(const char *host, double time)
+{
+	double end = seconds() + time;
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/flip.sock");
+	pthread_t t;
+	int own, fd, reached = 0, connected = 0;
+
+	own = listener("/tmp/race-own.sock", 64);
+	serve_in_thread(&own);
+	if (pthread_create(&t, NULL, flip_link, (void *)(uintptr_t)host) != 0)
+		exit(1);
+	while (seconds() < end) {
+		fd = stream();
+		if (connect(fd, (struct sockaddr *)&sun, len) == 0) {
+			connected++;
+			reached += answerer(fd) == 'H';
+		}
+		close(fd);
+	}
+	racing = 0;
+	printf("%s %s\n", reached ? "HOST" : "never",
+	    connected ? "tried" : "untried");
+}
+
 /* ---- single attempts ---- */
 
 static void
@@ -396,6 +439,8 @@ main(int argc, char *argv[])
 		try_inet();
 	else if (strcmp(what, "race-address") == 0)
 		race_address(arg, 1.0);
+	else if (strcmp(what, "race-path") == 0)
+		race_path(arg, 1.0);
 	else if (strcmp(what, "race-descriptor") == 0)
 		race_descriptor(arg, 1.0);
 	else if (strcmp(what, "io_uring") == 0)

@@ -216,6 +216,13 @@ changing_the_address_meanwhile_does_not_help(void **state)
 }
 
 static void
+changing_the_path_meanwhile_does_not_help(void **state)
+{
+	(void)state;
+	attack_path("race-path ", outside_sock, "never tried\n");
+}
+
+static void
 changing_the_descriptor_meanwhile_does_not_help(void **state)
 {
 	(void)state;
@@ -452,6 +459,7 @@ main(void)
 		    end_abstract_listener, NULL, NULL, NULL },
 		cmocka_unit_test(socket_made_after_the_start_is_refused),
 		cmocka_unit_test(changing_the_address_meanwhile_does_not_help),
+		cmocka_unit_test(changing_the_path_meanwhile_does_not_help),
 		cmocka_unit_test(
 		    changing_the_descriptor_meanwhile_does_not_help),
 		cmocka_unit_test(odd_addresses_get_clear_errors),
