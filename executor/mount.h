@@ -26,6 +26,7 @@ struct mount_plan {
 	int root_detached;
 	uid_t uid;
 	gid_t gid;
+	const char *user; /* name of the account inside */
 	const char *home; /* absolute, not "/" */
 	char *const *hidden; /* absolute directories */
 	size_t nhidden;

@@ -192,8 +192,15 @@ static const struct row rows[] = {
 	    "mkfifo /tmp/p && flock /tmp/l echo ok; "
 	    "rm /tmp/p /tmp/l",
 	    0, "ok\n", NULL },
-	{ "the account has a name for whoami or its number for id",
-	    "id -u >/dev/null && echo ok", 0, "ok\n", NULL },
+	{ "an account that the host's files do not know has a name and home",
+	    "[ $(whoami) = tester ] && [ $(id -gn) = tester ] && "
+	    "getent passwd $(id -u) | cut -d: -f1,6 | grep -q "
+	    "\"^tester:$HOME$\" && [ ~tester = $HOME ] && echo ok",
+	    0, "ok\n", NULL },
+	{ "the host's accounts are known and their files cannot be changed",
+	    "getent passwd root daemon | cut -d: -f1,3; "
+	    "touch /etc/passwd /etc/group 2>/dev/null || echo sealed",
+	    0, "root:0\ndaemon:1\nsealed\n", NULL },
 	{ "USER, LOGNAME, SHELL and HOME are set",
 	    "echo $USER $LOGNAME $SHELL; [ -d $HOME ] && echo home", 0,
 	    "tester tester /bin/bash\nhome\n", NULL },
