@@ -16,6 +16,7 @@
 
 #include "buf.h"
 #include "mount.h"
+#include "protect.h"
 #include "sys.h"
 
 #define INODES_PER_TMPFS 200000
@@ -478,6 +479,7 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 	fd = open(mp->root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1)
 		return step_failed(se, "root %s: open", mp->root_path);
+	(void)protect(fd, mp->protection);
 	return fd;
 }
 

@@ -19,6 +19,8 @@
 int sys_open_tree_clone(int dirfd, const char *path, int recursive);
 /* Attaches a detached mount at an absolute or relative path. */
 int sys_move_mount(int mountfd, int dirfd, const char *path);
+/* Attaches it on the object that a descriptor names. */
+int sys_move_mount_to(int mountfd, int fd);
 int sys_mount_setattr(int fd, int recursive, uint64_t set, uint64_t clear);
 
 /*

@@ -29,6 +29,7 @@ struct harness {
 	size_t nenv;
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
+	enum protection protection; /* none unless set */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
 	struct imsg stash[8]; /* answers nobody waited for yet */
