@@ -22,8 +22,8 @@
 
 /*
  * Runs inside a sandbox and tries to reach what it must not reach, or to do
- * what it must be able to do, with Unix sockets. Prints one word on how it
- * went. test_unix.c copies it into a root.
+ * what it must be able to do, with Unix sockets and system calls. Prints one
+ * word on how it went. test_unix.c copies it into a root.
  *
  * A listener of the host sends "H" to whoever connects, one of ours "O".
  */
@@ -411,6 +411,17 @@ try_inet(void)
 	printf("%d\n", error);
 }
 
+/* Makes each call with no arguments; "number errno" for each. */
+static void
+try_calls(char *numbers[])
+{
+	for (; *numbers != NULL; numbers++)
+		printf("%s %s\n", *numbers,
+		    syscall(strtol(*numbers, NULL, 10), 0, 0, 0, 0, 0, 0) == -1
+			? strerrorname_np(errno)
+			: "done");
+}
+
 int
 main(int argc, char *argv[])
 {
@@ -421,6 +432,8 @@ main(int argc, char *argv[])
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (strcmp(what, "connect") == 0)
 		try_path(arg);
+	else if (strcmp(what, "calls") == 0)
+		try_calls(argv + 2);
 	else if (strcmp(what, "length") == 0)
 		try_length(strtol(arg, NULL, 10));
 	else if (strcmp(what, "unterminated") == 0)

@@ -395,6 +395,25 @@ harness_run(
 }
 
 void
+copy_program(
+    struct harness *h, const char *variable, const char *dir, const char *name)
+{
+	const char *from = getenv(variable);
+	struct buf b;
+	ssize_t n;
+	int fd;
+
+	if (from == NULL || (fd = open(from, O_RDONLY | O_CLOEXEC)) == -1)
+		fatal("the variable %s must name a program", variable);
+	buf_init(&b);
+	while ((n = read(fd, buf_reserve(&b, 65536), 65536)) > 0)
+		b.len += (size_t)n;
+	close(fd);
+	put_file(h, dir, name, b.data, b.len, 0755);
+	buf_free(&b);
+}
+
+void
 put_file(struct harness *h, const char *dir, const char *name, const void *data,
     size_t len, mode_t mode)
 {

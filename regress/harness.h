@@ -82,6 +82,10 @@ int harness_run_with(struct harness *, uint32_t root, const char *command,
 void put_file(struct harness *, const char *dir, const char *name,
     const void *data, size_t len, mode_t mode);
 
+/* Copies the program that a variable names into a directory, 0755. */
+void copy_program(
+    struct harness *, const char *variable, const char *dir, const char *name);
+
 /*
  * Makes a directory that a sandbox sees unless something hides it: not below
  * /tmp or another private place. Owned by the account; the caller frees the

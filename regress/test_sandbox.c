@@ -883,124 +883,6 @@ home_and_other_roots_are_hidden_wherever_they_are(void **state)
 	free(dir);
 }
 
-/*
- * What somebody outside would run cannot be changed, nor by a way round;
- * ordinary work with Git goes on; nothing is left behind for it.
- */
-static void
-protected_paths(enum protection level, const struct row *rows_, size_t n)
-{
-	struct harness h;
-	struct answer a;
-	size_t i;
-
-	harness_init(&h, 1);
-	assert_int_equal(harness_start(&h), 0);
-	assert_int_equal(harness_run(&h, 0,
-			     "git init -q . && git init -q sub/deep && "
-			     "git config user.email a@b.example && "
-			     "git config user.name n && touch .bashrc f && "
-			     "mkdir -p .vscode .claude/commands && "
-			     "echo {} >.vscode/tasks.json && ln -s x .profile "
-			     "&& git add f && git commit -qm one",
-			     &a),
-	    0);
-	assert_int_equal(a.result.exit_code, 0);
-	answer_free(&a);
-	harness_kill(&h);
-	h.protection = level;
-	if (harness_start(&h) == -1)
-		fail_msg("%s", h.failed);
-	for (i = 0; i < n; i++) {
-		assert_int_equal(harness_run(&h, 0, rows_[i].command, &a), 0);
-		assert_true(a.ok);
-		if ((a.result.exit_code == 0) != (rows_[i].exit_code == 0))
-			fail_msg("%s: exit %d, %.*s", rows_[i].name,
-			    a.result.exit_code, (int)a.result.err.len,
-			    (char *)a.result.err.data);
-		answer_free(&a);
-	}
-	harness_stop(&h);
-}
-
-static void
-protected_paths_cannot_be_changed(void **state)
-{
-	static const struct row t[] = {
-		{ "hook", "echo x >.git/hooks/pre-commit", 1, NULL, NULL },
-		{ "nested hook", "echo x >sub/deep/.git/hooks/pre-commit", 1,
-		    NULL, NULL },
-		{ "hook by rename of the parent",
-		    "mv .git .g2 && cp -r .g2 .git", 1, NULL, NULL },
-		{ "hooks moved", "mv .git/hooks .git/h2", 1, NULL, NULL },
-		{ "hooks removed", "rm -rf .git/hooks", 1, NULL, NULL },
-		{ "start-up file", "echo x >>.bashrc", 1, NULL, NULL },
-		{ "start-up file replaced", "echo x >n; mv n .bashrc", 1, NULL,
-		    NULL },
-		{ "start-up file removed", "rm -f .bashrc", 1, NULL, NULL },
-		{ "start-up file by hard link",
-		    "ln .bashrc other && echo x >other", 1, NULL, NULL },
-		{ "start-up file by link", "ln -s .bashrc l; echo x >l", 1,
-		    NULL, NULL },
-		{ "editor", "echo x >.vscode/tasks.json", 1, NULL, NULL },
-		{ "editor, new file", "touch .vscode/launch.json", 1, NULL,
-		    NULL },
-		{ "agent", "touch .claude/commands/x", 1, NULL, NULL },
-		{ "agent by rename", "mv .claude .c2", 1, NULL, NULL },
-		{ "commit", "echo 2 >>f && git commit -qam two", 0, NULL,
-		    NULL },
-		{ "branch", "git branch b && git checkout -q b", 0, NULL,
-		    NULL },
-		{ "remote", "git remote add o https://a.example/r", 0, NULL,
-		    NULL },
-		{ "config", "git config core.editor true", 0, NULL, NULL },
-		{ "stash", "echo 3 >>f && git stash -q && git stash pop -q", 0,
-		    NULL, NULL },
-		{ "init", "git init -q fresh && touch fresh/.git/hooks/x", 0,
-		    NULL, NULL },
-		{ "clone", "git clone -q . copy && cd copy && git log", 0, NULL,
-		    NULL },
-		{ "other settings", "touch .claude/settings.json", 0, NULL,
-		    NULL },
-		{ "nothing made",
-		    "test ! -e .zshrc -a ! -e .idea -a ! -e .mcp.json", 0, NULL,
-		    NULL },
-		{ "hooks outlive the repository",
-		    "rm -rf .git; test -d .git/hooks", 0, NULL, NULL },
-	};
-
-	(void)state;
-	protected_paths(PROTECT_STANDARD, t, sizeof(t) / sizeof(t[0]));
-}
-
-static void
-strict_protects_the_git_configuration(void **state)
-{
-	static const struct row t[] = {
-		{ "config", "git config core.fsmonitor x", 1, NULL, NULL },
-		{ "config by hand", "echo x >>.git/config", 1, NULL, NULL },
-		{ "hook", "echo x >.git/hooks/pre-commit", 1, NULL, NULL },
-		{ "commit", "echo 2 >>f && git commit -qam two", 0, NULL,
-		    NULL },
-	};
-
-	(void)state;
-	protected_paths(PROTECT_STRICT, t, sizeof(t) / sizeof(t[0]));
-}
-
-static void
-none_protects_nothing(void **state)
-{
-	static const struct row t[] = {
-		{ "hook", "echo x >.git/hooks/pre-commit", 0, NULL, NULL },
-		{ "start-up file", "echo x >>.bashrc", 0, NULL, NULL },
-		{ "rename", "mv .git .g2 && mv .g2 .git", 0, NULL, NULL },
-	};
-
-	(void)state;
-	protected_paths(PROTECT_NONE, t, sizeof(t) / sizeof(t[0]));
-}
-
 static void
 missing_root_is_a_start_error(void **state)
 {
@@ -1088,9 +970,6 @@ main(void)
 		cmocka_unit_test(executor_death_kills_the_command),
 		cmocka_unit_test(
 		    home_and_other_roots_are_hidden_wherever_they_are),
-		cmocka_unit_test(protected_paths_cannot_be_changed),
-		cmocka_unit_test(strict_protects_the_git_configuration),
-		cmocka_unit_test(none_protects_nothing),
 		cmocka_unit_test(missing_root_is_a_start_error),
 	};
 	struct CMUnitTest tests[NROWS + sizeof(more) / sizeof(more[0])];

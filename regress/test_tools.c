@@ -216,22 +216,10 @@ run_row(void **state)
 static int
 start(void **state)
 {
-	const char *from = getenv("MONGODLIKE");
-	struct buf b;
-	ssize_t n;
-	int fd;
-
 	(void)state;
 	harness_init(&H, 1);
 	H.tmp_bytes = H.home_bytes = 1U << 30;
-	if (from == NULL || (fd = open(from, O_RDONLY)) == -1)
-		fatal("the variable MONGODLIKE must name the program");
-	buf_init(&b);
-	while ((n = read(fd, buf_reserve(&b, 65536), 65536)) > 0)
-		b.len += (size_t)n;
-	close(fd);
-	put_file(&H, H.roots[0], "mongodlike", b.data, b.len, 0755);
-	buf_free(&b);
+	copy_program(&H, "MONGODLIKE", H.roots[0], "mongodlike");
 	if (harness_start(&H) == -1) {
 		fprintf(stderr, "%s\n", H.failed);
 		return -1;

@@ -376,30 +376,12 @@ dead_supervisor_means_no_connection(void **state)
 	harness_stop(&h);
 }
 
-static void
-copy_attack(void)
-{
-	const char *from = getenv("ATTACK");
-	struct buf b;
-	ssize_t n;
-	int fd;
-
-	if (from == NULL || (fd = open(from, O_RDONLY)) == -1)
-		fatal("the variable ATTACK must name the program");
-	buf_init(&b);
-	while ((n = read(fd, buf_reserve(&b, 65536), 65536)) > 0)
-		b.len += (size_t)n;
-	close(fd);
-	put_file(&H, H.roots[0], "attack", b.data, b.len, 0755);
-	buf_free(&b);
-}
-
 static int
 start(void **state)
 {
 	(void)state;
 	harness_init(&H, 1);
-	copy_attack();
+	copy_program(&H, "ATTACK", H.roots[0], "attack");
 	place = visible_scratch(&H);
 	outside_sock = xasprintf("%s/outside.sock", place);
 	root_sock = xasprintf("%s/host.sock", H.roots[0]);
