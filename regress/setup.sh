@@ -53,11 +53,13 @@ need_packages()
 	}
 }
 
-# Prints the packages of those programs of PROGRAM:PACKAGE... that are missing.
+# Prints the packages of those programs of PROGRAM:PACKAGE... that are missing
+# where a sandbox sees them.
 packages_of()
 {
 	for pair in "$@"; do
-		command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair#*:}"
+		[ -x "/usr/local/bin/${pair%%:*}" ] ||
+		    [ -x "/usr/bin/${pair%%:*}" ] || echo "${pair#*:}"
 	done
 }
 
