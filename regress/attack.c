@@ -383,6 +383,42 @@ try_load(long count)
 	    (double)count / (seconds() - start));
 }
 
+static int
+compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Prints the median time of a connect in microseconds. */
+static void
+time_connect(void)
+{
+	static double t[2000];
+	struct sockaddr_un sun;
+	char path[64];
+	socklen_t len;
+	size_t i, n = sizeof(t) / sizeof(t[0]);
+	int own, fd;
+
+	(void)snprintf(path, sizeof(path), "/tmp/t%d.sock", (int)getpid());
+	len = address(&sun, path);
+	own = listener(path, 128);
+	serve_in_thread(&own);
+	for (i = 0; i < n; i++) {
+		fd = stream();
+		t[i] = seconds();
+		if (connect(fd, (struct sockaddr *)&sun, len) == -1)
+			exit(1);
+		t[i] = seconds() - t[i];
+		close(fd);
+	}
+	unlink(path);
+	qsort(t, n, sizeof(t[0]), compare);
+	printf("%.2f\n", t[n / 2] * 1e6);
+}
+
 static void
 try_inet(void)
 {
@@ -448,6 +484,8 @@ main(int argc, char *argv[])
 		try_datagram(arg);
 	else if (strcmp(what, "load") == 0)
 		try_load(strtol(arg, NULL, 10));
+	else if (strcmp(what, "time") == 0)
+		time_connect();
 	else if (strcmp(what, "inet") == 0)
 		try_inet();
 	else if (strcmp(what, "race-address") == 0)
