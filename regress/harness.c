@@ -391,7 +391,7 @@ int
 harness_run(
     struct harness *h, uint32_t root, const char *command, struct answer *a)
 {
-	return harness_run_with(h, root, command, "", 10000, 65536, a);
+	return harness_run_with(h, root, command, "", 30000, 65536, a);
 }
 
 void

@@ -72,7 +72,7 @@ uint32_t harness_send(struct harness *, struct request *);
 int harness_wait(struct harness *, uint32_t id, struct answer *);
 void harness_cancel(struct harness *, uint32_t id);
 
-/* execute_command with defaults for cwd "" , 10 s and 64 KiB. */
+/* execute_command with defaults for cwd "" , 30 s and 64 KiB. */
 int harness_run(
     struct harness *, uint32_t root, const char *command, struct answer *);
 int harness_run_with(struct harness *, uint32_t root, const char *command,

