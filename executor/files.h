@@ -70,7 +70,6 @@ int tool_write_file(
  */
 struct stat;
 int open_regular(int root, const struct place *, struct stat *);
-int open_regular_at(int dir, const char *leaf, struct stat *);
 
 /*
  * Reads a regular file from its start, at most FILE_MAX + 1 bytes: more than

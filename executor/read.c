@@ -13,44 +13,36 @@
 #define BAD_PATH "invalid workspace path"
 
 int
-open_regular_at(int dir, const char *leaf, struct stat *st)
-{
-	int fd;
-
-	if (fstatat(dir, leaf, st, AT_SYMLINK_NOFOLLOW) == -1)
-		return -1;
-	if (!S_ISREG(st->st_mode)) {
-		errno = EINVAL;
-		return -1;
-	}
-	fd = openat(dir, leaf,
-	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd != -1 && (fstat(fd, st) == -1 || !S_ISREG(st->st_mode))) {
-		close(fd);
-		errno = EINVAL;
-		return -1;
-	}
-	return fd;
-}
-
-int
 open_regular(int root, const struct place *pl, struct stat *st)
 {
-	int dir, fd, save;
+	int dir, fd;
 
 	if (pl->leaf == NULL) {
 		errno = EISDIR;
 		return -1;
 	}
-	if (pl->parent == NULL)
-		return open_regular_at(root, pl->leaf, st);
-	dir = beneath_open(root, pl->parent, O_PATH | O_DIRECTORY);
-	if (dir == -1)
+	dir = root;
+	if (pl->parent != NULL) {
+		dir = beneath_open(root, pl->parent, O_PATH | O_DIRECTORY);
+		if (dir == -1)
+			return -1;
+	}
+	fd = -1;
+	if (fstatat(dir, pl->leaf, st, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (S_ISREG(st->st_mode))
+			fd = openat(dir, pl->leaf,
+			    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
+				O_CLOEXEC);
+		else
+			errno = EINVAL;
+	}
+	if (dir != root)
+		close(dir);
+	if (fd != -1 && (fstat(fd, st) == -1 || !S_ISREG(st->st_mode))) {
+		close(fd);
+		errno = EINVAL;
 		return -1;
-	fd = open_regular_at(dir, pl->leaf, st);
-	save = errno;
-	close(dir);
-	errno = save;
+	}
 	return fd;
 }
 

@@ -3,15 +3,14 @@
 #include <sys/types.h>
 #include <sys/stat.h>
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "decode.h"
 #include "files.h"
 #include "preview.h"
 #include "rg.h"
+#include "scan.h"
 #include "target.h"
 #include "times.h"
 #include "utf8.h"
@@ -21,18 +20,25 @@
 #define CANDIDATES_MAX 20000
 #define OUTPUT_MAX     (1024 * 1024) /* bytes of candidate names, by rg */
 
-#define REPLACEMENT    "\xef\xbf\xbd" /* U+FFFD */
+#define BATCH          256 /* candidates that are read together */
 
 struct search {
 	struct tool *tool;
 	const struct request *request;
 	const struct target *target;
-	struct parent parent; /* of the candidates */
-	int decoded_only; /* the raw bytes say nothing */
+	struct result *res;
+	int64_t deadline;
+	int64_t asked; /* when, whether it was cancelled */
+	enum rg_next end; /* RG_NAME: not yet */
+	struct scan *scan;
+	struct scan_item batch[BATCH];
+	size_t nbatch;
+	size_t count; /* of candidates */
+	size_t bytes; /* of their names */
+	struct parent parent; /* of files with matches */
 	struct buf name; /* to report */
 	struct buf raw;
 	struct buf text;
-	struct result *res;
 };
 
 /* 1 if enough is known: the list is full and there is more. */
@@ -84,147 +90,147 @@ match_lines(struct search *s)
 	}
 }
 
-static int
-utf16(const struct buf *b)
-{
-	return b->len >= 2 &&
-	    ((b->data[0] == 0xff && b->data[1] == 0xfe) ||
-		(b->data[0] == 0xfe && b->data[1] == 0xff));
-}
-
 /*
- * Well-formed characters survive decoding as they are, so a query made of
- * them occurs in the text of a file only if it occurs in its bytes.
+ * What cancels or ends the whole search, before and after each file. Most
+ * files take microseconds: the channel is asked once a millisecond.
  */
 static int
-worth_decoding(const struct search *s)
+may_not_go_on(void *arg)
 {
-	const struct text *query = &s->request->query;
+	struct search *s = arg;
+	int64_t now = time_mono_ms();
 
-	return s->decoded_only || utf16(&s->raw) ||
-	    memmem(s->raw.data, s->raw.len, query->data, query->len) != NULL;
+	if (s->end == RG_NAME && now != s->asked) {
+		s->asked = now;
+		if (tool_cancelled(s->tool))
+			s->end = RG_ABORTED;
+		else if (now >= s->deadline)
+			s->end = RG_TIMEOUT;
+	}
+	return s->end != RG_NAME;
 }
 
-/* Reads a candidate whole; -1 if it is to be skipped. */
-static int
-read_candidate(struct search *s, const char *found, size_t len)
+/* Step 4: a file whose bytes make a match possible. */
+static void
+match_file(struct search *s, const char *found)
 {
-	struct stat st;
-	const char *leaf;
-	char *name;
-	int dir, fd = -1, r = -1;
-
-	name = xstrndup(found, len);
-	if ((dir = parent_open(&s->parent, name, &leaf)) != -1)
-		fd = open_regular_at(dir, leaf, &st);
-	free(name);
-	if (fd == -1)
-		return -1;
-	buf_reset(&s->raw);
-	if (st.st_size > 0 && st.st_size <= FILE_MAX)
-		r = read_whole(fd, &s->raw);
-	close(fd);
-	return r == -1 || s->raw.len > FILE_MAX ? -1 : 0;
-}
-
-/* What cancels or ends the whole search; looked at before and after a file. */
-static enum rg_next
-may_go_on(struct search *s, int64_t deadline)
-{
-	if (tool_cancelled(s->tool))
-		return RG_ABORTED;
-	if (time_mono_ms() >= deadline)
-		return RG_TIMEOUT;
-	return RG_NAME;
-}
-
-static enum rg_next
-search_candidate(
-    struct search *s, const char *found, size_t len, int64_t deadline)
-{
-	enum rg_next r;
-	int got;
-
-	if (!target_name(s->target, found, len, &s->name))
-		return RG_NAME;
-	if ((r = may_go_on(s, deadline)) != RG_NAME)
-		return r;
-	got = read_candidate(s, found, len);
-	if ((r = may_go_on(s, deadline)) != RG_NAME)
-		return r;
-	if (got == -1 || !worth_decoding(s))
-		return RG_NAME;
+	if (!target_name(s->target, found, strlen(found), &s->name) ||
+	    scan_read(&s->parent, found, &s->raw) != SCAN_HIT)
+		return;
 	buf_reset(&s->text);
 	decode_file(&s->text, s->raw.data, s->raw.len);
 	match_lines(s);
-	return s->res->truncated ? RG_END : RG_NAME;
 }
 
 /*
- * Candidates are searched in path order while rg still walks, which changes
- * no result: the first ones up to a bound are the same in any case.
+ * The candidates of a batch, in their order. They were read in any order and
+ * while rg still walks, which changes no result: the first ones up to a bound
+ * are the same in any case.
  */
-static enum rg_next
-search_walk(struct search *s, struct rg_run *run)
+static void
+search_batch(struct search *s)
 {
 	const size_t extra = s->target->canonical == NULL ? 3 : 1;
-	const char *found;
-	enum rg_next r;
-	size_t len, count = 0, bytes = 0;
+	const char *name;
+	size_t i;
 
-	while ((r = rg_next(run, &found, &len)) == RG_NAME) {
-		/* rg's output: "./" before it at the root, and a NUL. */
-		bytes += len + extra;
-		if (++count > CANDIDATES_MAX || bytes > OUTPUT_MAX) {
+	if (scan_items(s->scan, s->batch, s->nbatch, may_not_go_on, s) != 0)
+		return;
+	for (i = 0; i < s->nbatch; i++) {
+		if (s->batch[i].outcome == SCAN_LARGE)
+			continue;
+		name = s->batch[i].name;
+		/* As rg says it: with "./" at the root, and a NUL. */
+		s->bytes += strlen(name) + extra;
+		if (++s->count > CANDIDATES_MAX || s->bytes > OUTPUT_MAX)
 			s->res->truncated = 1;
-			return RG_END;
+		else if (s->batch[i].outcome == SCAN_HIT) {
+			match_file(s, name);
+			if (may_not_go_on(s))
+				return;
 		}
-		r = search_candidate(s, found, len, run->deadline);
-		if (r != RG_NAME)
-			return r;
+		if (s->res->truncated) {
+			s->end = RG_END;
+			return;
+		}
 	}
-	return r;
 }
 
-static enum rg_next
-search_directory(struct search *s, int64_t deadline)
+static void
+add_candidate(struct search *s, const char *found, size_t len)
 {
-	const char *args[] = { "--max-filesize", "1M", "--", NULL, NULL };
+	if (!target_name(s->target, found, len, &s->name))
+		return;
+	s->batch[s->nbatch++].name = xstrndup(found, len);
+}
+
+static void
+end_batch(struct search *s)
+{
+	size_t i;
+
+	search_batch(s);
+	for (i = 0; i < s->nbatch; i++)
+		free(s->batch[i].name);
+	s->nbatch = 0;
+}
+
+static void
+search_walk(struct search *s, struct rg_run *run)
+{
+	const char *found;
+	enum rg_next r;
+	size_t len;
+
+	do {
+		if ((r = rg_next(run, &found, &len)) == RG_NAME)
+			add_candidate(s, found, len);
+		else if (r != RG_END)
+			break;
+		if (s->nbatch == BATCH || r == RG_END)
+			end_batch(s);
+	} while (r == RG_NAME && s->end == RG_NAME);
+	if (s->end == RG_NAME)
+		s->end = r;
+}
+
+static void
+search_directory(struct search *s)
+{
+	const char *args[] = { "--", NULL, NULL };
 	struct rg_run run;
-	enum rg_next r = RG_FAILED;
 	char *path;
 
 	/* "-" alone would mean standard input. */
 	path = s->target->canonical == NULL
 	    ? xstrdup(".")
 	    : xasprintf("./%s", s->target->canonical);
-	args[3] = path;
-	if (rg_start(&run, s->tool, args, deadline) == 0)
-		r = search_walk(s, &run);
-	if (r == RG_END && run.incomplete &&
+	args[1] = path;
+	if (rg_start(&run, s->tool, args, s->deadline) == 0)
+		search_walk(s, &run);
+	else
+		s->end = RG_FAILED;
+	if (s->end == RG_END && run.incomplete &&
 	    target_unreadable(s->target, s->tool))
-		r = RG_FAILED;
+		s->end = RG_FAILED;
 	rg_stop(&run);
 	free(path);
-	return r;
 }
 
-static enum rg_next
+static void
 search_target(struct search *s)
 {
 	const struct target *tg = s->target;
-	int64_t deadline = time_mono_ms() + SEARCH_TIME_MS;
-	enum rg_next r;
 
 	if (s->tool->rg->program == NULL)
-		return RG_FAILED;
-	if (S_ISDIR(tg->st.st_mode))
-		return search_directory(s, deadline);
-	/* A file is its own and only candidate, ignored or not. */
-	if (!S_ISREG(tg->st.st_mode))
-		return RG_END;
-	r = search_candidate(s, tg->canonical, strlen(tg->canonical), deadline);
-	return r == RG_NAME ? RG_END : r;
+		s->end = RG_FAILED;
+	else if (S_ISDIR(tg->st.st_mode))
+		search_directory(s);
+	else if (S_ISREG(tg->st.st_mode)) {
+		/* Its own and only candidate, ignored or not. */
+		add_candidate(s, tg->canonical, strlen(tg->canonical));
+		end_batch(s);
+	}
 }
 
 static int
@@ -232,23 +238,24 @@ search(struct tool *t, const struct request *q, const struct target *tg,
     struct result *res, struct failure *f)
 {
 	struct search s;
-	enum rg_next r;
 
 	memset(&s, 0, sizeof(s));
 	s.tool = t;
 	s.request = q;
 	s.target = tg;
 	s.res = res;
-	s.decoded_only = memmem(q->query.data, q->query.len, REPLACEMENT, 3) !=
-	    NULL;
+	s.end = RG_NAME;
+	s.deadline = time_mono_ms() + SEARCH_TIME_MS;
+	s.scan = scan_new(t->root, &q->query);
 	parent_init(&s.parent, t->root);
 	res->matches = xcalloc(q->max, sizeof(*res->matches));
-	r = search_target(&s);
+	search_target(&s);
+	scan_free(s.scan);
 	parent_free(&s.parent);
 	buf_free(&s.name);
 	buf_free(&s.raw);
 	buf_free(&s.text);
-	switch (r) {
+	switch (s.end) {
 	case RG_TIMEOUT:
 		return failure(f, EC_SEARCH_TIMEOUT, NOT_COMMITTED,
 		    "text search timed out");
