@@ -1,0 +1,91 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fault.h"
+
+static int fault_root = -1;
+
+static const struct {
+	const char *name;
+	int value;
+} errors[] = {
+	{ "EIO", EIO },
+	{ "ENOSPC", ENOSPC },
+	{ "EEXIST", EEXIST },
+	{ "EINVAL", EINVAL },
+	{ "ENOSYS", ENOSYS },
+	{ "EPERM", EPERM },
+	{ "EMLINK", EMLINK },
+	{ "EBUSY", EBUSY },
+	{ "ENOENT", ENOENT },
+};
+
+void
+fault_init(int root)
+{
+	fault_root = root;
+}
+
+static void
+wait_for_test(void)
+{
+	char c = '!';
+	ssize_t n = 0;
+	int fd;
+
+	fd = openat(fault_root, FAULT_REACHED, O_WRONLY | O_CLOEXEC);
+	if (fd != -1)
+		n = write(fd, &c, 1);
+	close(fd);
+	if (n != 1)
+		_exit(1);
+	if ((fd = openat(fault_root, FAULT_GO, O_RDONLY | O_CLOEXEC)) != -1)
+		n = read(fd, &c, 1);
+	close(fd);
+	if (n != 1)
+		_exit(1);
+}
+
+int
+fault(const char *point)
+{
+	char line[128], *action, *end;
+	ssize_t n;
+	size_t i;
+	int fd;
+
+	fd = openat(fault_root, FAULT_CONTROL, O_RDONLY | O_CLOEXEC);
+	if (fd == -1)
+		return 0;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	line[n] = '\0';
+	if ((action = strchr(line, ' ')) == NULL ||
+	    (end = strchr(action, '\n')) == NULL)
+		return 0;
+	*action++ = '\0';
+	*end = '\0';
+	if (strcmp(line, point) != 0)
+		return 0;
+	if (strcmp(action, "kill") == 0) {
+		(void)raise(SIGKILL);
+		_exit(1);
+	}
+	if (strcmp(action, "wait") == 0) {
+		wait_for_test();
+		return 0;
+	}
+	for (i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (strcmp(action, errors[i].name) == 0) {
+			errno = errors[i].value;
+			return -1;
+		}
+	_exit(1);
+}
