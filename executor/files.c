@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sodium.h>
+
 #include "fault.h"
 #include "files.h"
 #include "imsg.h"
@@ -198,6 +200,8 @@ files_main(int channel, int root, const char *root_path)
 	(void)prctl(PR_SET_NAME, "files", 0, 0, 0);
 	log_init("files", log_verbose());
 	(void)umask(022);
+	if (sodium_init() == -1)
+		fatalx("files: libsodium");
 	restrict_files(root_path);
 	fault_init(root);
 	leftover_init(root);

@@ -14,11 +14,12 @@
 #include "leftover.h"
 #include "sys.h"
 
-#define BAD_PATH   "invalid workspace path"
-#define CHANGED    "file changed during the operation"
-#define EXISTS     "file already exists"
+#define BAD_PATH    "invalid workspace path"
+#define CHANGED     "file changed during the operation"
+#define EXISTS      "file already exists"
 
-#define OPEN_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+#define STAGE_TRIES 8
+#define OPEN_FLAGS  (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
 int
 path_errno(int e)
@@ -182,6 +183,7 @@ write_all(int fd, const uint8_t *p, size_t n)
 	return 0;
 }
 
+/* Makes the staging file; -1 with errno. */
 static int
 make_stage(struct install *in)
 {
@@ -195,14 +197,33 @@ make_stage(struct install *in)
 	if (in->fd == -1)
 		return -1;
 	in->staged = 1;
-	stage_hold(in->fd);
-	return fault("write.opened");
+	return 0;
+}
+
+/* Again if somebody took it for a leftover before it was held. */
+static int
+open_stage(struct install *in)
+{
+	int i;
+
+	for (i = 0; i < STAGE_TRIES; i++) {
+		if (make_stage(in) == -1)
+			return -1;
+		if (stage_hold(in->fd) == 0)
+			return fault("write.opened");
+		close(in->fd);
+		in->fd = -1;
+		(void)unlinkat(in->dir, in->stage, 0);
+		in->staged = 0;
+	}
+	errno = EAGAIN;
+	return -1;
 }
 
 static int
 stage(struct install *in, struct failure *f)
 {
-	if (make_stage(in) == -1)
+	if (open_stage(in) == -1)
 		return unavailable(f, errno);
 	if (!in->created &&
 	    (fault("write.attributes") == -1 ||

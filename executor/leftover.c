@@ -82,11 +82,15 @@ is_stage_name(const char *name)
 	    strcmp(name + STAGE_DIGITS, STAGE_SUFFIX) == 0;
 }
 
-void
+int
 stage_hold(int fd)
 {
+	struct stat st;
+
 	/* Without locks on this file system nothing is ever removed there. */
-	(void)flock(fd, LOCK_EX | LOCK_NB);
+	if (flock(fd, LOCK_EX | LOCK_NB) == -1)
+		return errno == EWOULDBLOCK ? -1 : 0;
+	return fstat(fd, &st) == 0 && st.st_nlink == 0 ? -1 : 0;
 }
 
 static int

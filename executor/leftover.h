@@ -7,8 +7,9 @@
  * Staging files that a crash left behind (field report FT-6). One is removed
  * when all of this holds: its name is exactly that of a staging file; it is a
  * regular file of this account; it was last changed before this process
- * started; and nobody holds the lock that a writer keeps on it until it is
- * consumed. No link is followed and no other file system is entered.
+ * started (times of files are coarse, so the next point has the last word); and
+ * nobody holds the lock that a writer keeps on it until it is consumed. No link
+ * is followed and no other file system is entered.
  *
  * After the start the whole root is walked once, breadth first, in small
  * steps while no request waits, within limits of time and entries. A
@@ -31,7 +32,10 @@ void leftover_directory(int dir);
 #define STAGE_SIZE   (sizeof(STAGE_PREFIX) + STAGE_DIGITS + sizeof(STAGE_SUFFIX))
 int stage_name(char *, size_t);
 
-/* Marks an open staging file as being in use, as long as fd is open. */
-void stage_hold(int fd);
+/*
+ * Marks a staging file that was just made as being in use, as long as fd is
+ * open. -1: another process was faster and removes it.
+ */
+int stage_hold(int fd);
 
 #endif

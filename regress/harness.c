@@ -140,7 +140,7 @@ send_config(struct harness *h, int channel)
 		(void)xsnprintf(id, sizeof(id), "root%u", i);
 		rc.id = id;
 		rc.path = h->roots[i];
-		rc.operations = OP_BIT(OP_MAX) - 1;
+		rc.operations = (OP_BIT(OP_MAX) - 1) & ~h->without[i];
 		fd = open(h->roots[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (fd == -1)
 			fatal("%s", h->roots[i]);

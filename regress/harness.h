@@ -22,6 +22,7 @@ struct harness {
 	char *dir; /* scratch on the host */
 	char *home; /* stands for the account's home */
 	char *roots[ROOTS_MAX];
+	uint32_t without[ROOTS_MAX]; /* operations that a root lacks */
 	size_t nroots;
 	char *hidden[16];
 	size_t nhidden;
