@@ -51,29 +51,11 @@ wait_for_test(void)
 		_exit(1);
 }
 
-int
-fault(const char *point)
+static int
+act(const char *action)
 {
-	char line[128], *action, *end;
-	ssize_t n;
 	size_t i;
-	int fd;
 
-	fd = openat(fault_root, FAULT_CONTROL, O_RDONLY | O_CLOEXEC);
-	if (fd == -1)
-		return 0;
-	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	line[n] = '\0';
-	if ((action = strchr(line, ' ')) == NULL ||
-	    (end = strchr(action, '\n')) == NULL)
-		return 0;
-	*action++ = '\0';
-	*end = '\0';
-	if (strcmp(line, point) != 0)
-		return 0;
 	if (strcmp(action, "kill") == 0) {
 		(void)raise(SIGKILL);
 		_exit(1);
@@ -88,4 +70,30 @@ fault(const char *point)
 			return -1;
 		}
 	_exit(1);
+}
+
+int
+fault(const char *point)
+{
+	char text[512], *line, *action, *last;
+	ssize_t n;
+	int fd;
+
+	fd = openat(fault_root, FAULT_CONTROL, O_RDONLY | O_CLOEXEC);
+	if (fd == -1)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	for (line = strtok_r(text, "\n", &last); line != NULL;
+	     line = strtok_r(NULL, "\n", &last)) {
+		if ((action = strchr(line, ' ')) == NULL)
+			_exit(1);
+		*action++ = '\0';
+		if (strcmp(line, point) == 0)
+			return act(action);
+	}
+	return 0;
 }

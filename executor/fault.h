@@ -6,8 +6,8 @@
  * exist only in a build configured with --enable-fault-injection; otherwise
  * the macros are constants and nothing of them is compiled.
  *
- * A test writes the file FAULT_CONTROL in the root: "POINT ACTION\n", where
- * ACTION is
+ * A test writes the file FAULT_CONTROL in the root: lines "POINT ACTION",
+ * where ACTION is
  *	EIO, ENOSPC, ...	the step fails with this error
  *	kill			the process kills itself
  *	wait			it writes a byte to the FIFO FAULT_REACHED and

@@ -210,7 +210,7 @@ walk_end(void)
 	lo.head = lo.tail = lo.size = 0;
 	lo.walking = 0;
 	if (lo.removed > 0)
-		log_info("removed %zu staging files that an earlier run left",
+		log_info("staging files of an earlier run removed: %zu",
 		    lo.removed);
 }
 

@@ -215,6 +215,8 @@ harness_remove(struct harness *h)
 	free(h->home);
 	free(h->dir);
 	free(h->failed);
+	free(h->outcome_of);
+	free(h->allowed);
 	memset(h, 0, sizeof(*h));
 }
 
@@ -252,6 +254,8 @@ allow(struct harness *h, const struct request *q)
 		return;
 	while (imsg_get_blocking(&h->monitor, &im, ANSWER_TIMEOUT_MS) == 1) {
 		if (im.type == MSG_ALLOWED) {
+			free(h->allowed);
+			h->allowed = xstrdup(q->assignment);
 			imsg_free(&im);
 			return;
 		}
@@ -298,8 +302,10 @@ take_outcomes(struct harness *h)
 
 	while (imsg_get_blocking(&h->monitor, &im, 0) == 1) {
 		if (im.type == MSG_OUTCOME &&
-		    outcome_parse(&im, &a, &h->outcome) == 0)
-			free(a.assignment);
+		    outcome_parse(&im, &a, &h->outcome) == 0) {
+			free(h->outcome_of);
+			h->outcome_of = a.assignment;
+		}
 		imsg_free(&im);
 	}
 }

@@ -32,6 +32,8 @@ struct harness {
 	uint64_t home_bytes;
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
+	char *outcome_of; /* the assignment of that mutation */
+	char *allowed; /* the assignment last allowed, or NULL */
 	struct imsg stash[8]; /* answers nobody waited for yet */
 	size_t nstash;
 };
