@@ -12,8 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sodium.h>
+
+#include "fault.h"
 #include "files.h"
 #include "imsg.h"
+#include "leftover.h"
 #include "log.h"
 #include "path.h"
 #include "proc.h"
@@ -111,6 +115,8 @@ static const char *const more_calls[] = {
 	"fgetxattr",
 	"fsetxattr",
 	"flistxattr",
+	"fremovexattr",
+	"flock",
 	"umask",
 	/* starting rg and rg itself (rg.c); some have limited arguments */
 	"clone",
@@ -187,6 +193,10 @@ serve(struct tool *t, const struct request *q, struct result *res,
 		return tool_list_files(t, q, res, f);
 	case OP_WRITE_FILE:
 		return tool_write_file(t, q, res, f);
+	case OP_EDIT_FILE:
+		return tool_edit_file(t, q, res, f);
+	case OP_PREVIEW_EDIT:
+		return tool_preview_edit(t, q, res, f);
 	default:
 		return failure(f, EC_INVALID_REQUEST, NOT_COMMITTED,
 		    "invalid workspace tool request: operation");
@@ -204,12 +214,16 @@ files_main(int channel, int root, const char *root_path)
 	struct result res;
 	struct failure f;
 	struct buf b;
-	int r;
+	int idle_work = 1, r;
 
 	(void)prctl(PR_SET_NAME, "files", 0, 0, 0);
 	log_init("files", log_verbose());
 	(void)umask(022);
+	if (sodium_init() == -1)
+		fatalx("files: libsodium");
 	restrict_files(root_path, &rg);
+	fault_init(root);
+	leftover_init(root);
 	imsg_init(&ib, channel, IMSG_MESSAGE_MAX, 0);
 	memset(&tool, 0, sizeof(tool));
 	tool.root = root;
@@ -217,7 +231,13 @@ files_main(int channel, int root, const char *root_path)
 	tool.rg = &rg;
 	tool.channel = &ib;
 	for (;;) {
-		if ((r = imsg_get_blocking(&ib, &im, -1)) == 0)
+		/* Idle time after the start goes to what a crash left. */
+		r = imsg_get_blocking(&ib, &im, idle_work ? 0 : -1);
+		if (r == -1 && errno == ETIMEDOUT) {
+			idle_work = leftover_step();
+			continue;
+		}
+		if (r == 0)
 			_exit(0);
 		if (r == -1)
 			fatal("files: channel");

@@ -20,7 +20,8 @@ void files_main(int channel, int root, const char *root_path)
 struct failure {
 	enum error_code code;
 	enum certainty certainty;
-	const char *text; /* fixed phrase */
+	const char *text; /* fixed phrase, or room */
+	char room[80]; /* for a phrase with a number in it */
 };
 
 /* Fills *f and returns -1. */
@@ -62,11 +63,16 @@ int tool_list_files(
     struct tool *, const struct request *, struct result *, struct failure *);
 int tool_write_file(
     struct tool *, const struct request *, struct result *, struct failure *);
+int tool_edit_file(
+    struct tool *, const struct request *, struct result *, struct failure *);
+int tool_preview_edit(
+    struct tool *, const struct request *, struct result *, struct failure *);
 
 /*
  * Opens a regular file for reading (workspace-tools 1.9): links in the middle
  * may be followed inside the root, the last component may not be one.
- * Anything but a regular file is refused before it is opened. -1 with errno.
+ * Anything but a regular file is refused before it is opened. -1 with errno
+ * (EISDIR, ELOOP, ENXIO for a socket, EINVAL: not a regular file).
  */
 struct stat;
 int open_regular(int root, const struct place *, struct stat *);

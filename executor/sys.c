@@ -45,6 +45,7 @@
 #define X_FSCONFIG_SET_FLAG       0U
 #define X_FSCONFIG_SET_STRING     1U
 #define X_FSCONFIG_CMD_CREATE     6U
+#define X_RENAME_NOREPLACE        1U
 #define X_CLONE_PIDFD             0x00001000ULL
 
 struct x_mount_attr {
@@ -176,6 +177,13 @@ sys_openat2(
 		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
 	} while (fd == -1 && (errno == EINTR || errno == EAGAIN));
 	return (int)fd;
+}
+
+int
+sys_rename_noreplace(int dirfd, const char *from, const char *to)
+{
+	return (int)syscall(
+	    SYS_renameat2, dirfd, from, dirfd, to, X_RENAME_NOREPLACE);
 }
 
 pid_t

@@ -40,6 +40,9 @@ int sys_pivot_root(const char *, const char *);
 int sys_openat2(
     int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve);
 
+/* renameat2(2) with RENAME_NOREPLACE, within one directory. */
+int sys_rename_noreplace(int dirfd, const char *from, const char *to);
+
 /* fork with clone(2) flags; the pid and, with pidfd not NULL, a descriptor. */
 pid_t sys_clone(uint64_t flags, int *pidfd);
 

@@ -141,7 +141,7 @@ send_config(struct harness *h, int channel)
 		(void)xsnprintf(id, sizeof(id), "root%u", i);
 		rc.id = id;
 		rc.path = h->roots[i];
-		rc.operations = OP_BIT(OP_MAX) - 1;
+		rc.operations = (OP_BIT(OP_MAX) - 1) & ~h->without[i];
 		fd = open(h->roots[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (fd == -1)
 			fatal("%s", h->roots[i]);
@@ -216,6 +216,8 @@ harness_remove(struct harness *h)
 	free(h->home);
 	free(h->dir);
 	free(h->failed);
+	free(h->outcome_of);
+	free(h->allowed);
 	memset(h, 0, sizeof(*h));
 }
 
@@ -253,6 +255,8 @@ allow(struct harness *h, const struct request *q)
 		return;
 	while (imsg_get_blocking(&h->monitor, &im, ANSWER_TIMEOUT_MS) == 1) {
 		if (im.type == MSG_ALLOWED) {
+			free(h->allowed);
+			h->allowed = xstrdup(q->assignment);
 			imsg_free(&im);
 			return;
 		}
@@ -299,8 +303,10 @@ take_outcomes(struct harness *h)
 
 	while (imsg_get_blocking(&h->monitor, &im, 0) == 1) {
 		if (im.type == MSG_OUTCOME &&
-		    outcome_parse(&im, &a, &h->outcome) == 0)
-			free(a.assignment);
+		    outcome_parse(&im, &a, &h->outcome) == 0) {
+			free(h->outcome_of);
+			h->outcome_of = a.assignment;
+		}
 		imsg_free(&im);
 	}
 }

@@ -22,6 +22,7 @@ struct harness {
 	char *dir; /* scratch on the host */
 	char *home; /* stands for the account's home */
 	char *roots[ROOTS_MAX];
+	uint32_t without[ROOTS_MAX]; /* operations that a root lacks */
 	size_t nroots;
 	char *hidden[16];
 	size_t nhidden;
@@ -32,6 +33,8 @@ struct harness {
 	enum protection protection; /* none unless set */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
+	char *outcome_of; /* the assignment of that mutation */
+	char *allowed; /* the assignment last allowed, or NULL */
 	struct imsg stash[8]; /* answers nobody waited for yet */
 	size_t nstash;
 };
