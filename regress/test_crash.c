@@ -96,6 +96,7 @@ struct crash {
 	struct pending caller;
 	pid_t helpers[VICTIMS]; /* MONITOR, BRIDGE, EXECUTOR */
 	char *ran; /* gets one line each time the command runs */
+	char *begun; /* exists after that */
 	char *done; /* exists when it has ended */
 	char *go; /* lets it end */
 };
@@ -253,6 +254,7 @@ begin(struct crash *c)
 	c->helpers[BRIDGE] = find_helper(&c->w, "librechat-code-bridge");
 	c->helpers[EXECUTOR] = find_helper(&c->w, "librechat-code-executor");
 	c->ran = xasprintf("%s/ran", c->w.project);
+	c->begun = xasprintf("%s/begun", c->w.project);
 	c->done = xasprintf("%s/done", c->w.project);
 	c->go = xasprintf("%s/go", c->w.project);
 }
@@ -262,8 +264,9 @@ call(struct crash *c)
 {
 	char *body;
 
-	body = world_command_body("echo x >>ran; until [ -e go ]; do sleep "
-				  "0.01; done; touch done",
+	body = world_command_body(
+	    "echo x >>ran; touch begun; until [ -e go ]; do sleep "
+	    "0.01; done; touch done",
 	    60000);
 	world_call_start(&c->w, body, &c->caller);
 	free(body);
@@ -288,11 +291,11 @@ reach(struct crash *c, enum step step)
 		break;
 	case DURING_EXECUTION:
 		call(c);
-		assert_true(world_file_wait(c->ran, 20000));
+		assert_true(world_file_wait(c->begun, 20000));
 		break;
 	case AFTER_EXECUTION:
 		call(c);
-		assert_true(world_file_wait(c->ran, 20000));
+		assert_true(world_file_wait(c->begun, 20000));
 		halt(c->helpers[BRIDGE]);
 		touch(c->go);
 		assert_true(world_file_wait(c->done, 20000));
@@ -456,6 +459,7 @@ one_run(enum step step, enum victim v)
 	assert_int_equal(times_run(&c), ran);
 	world_call_abort(&c.caller);
 	free(c.ran);
+	free(c.begun);
 	free(c.done);
 	free(c.go);
 	world_free(&c.w);
