@@ -90,8 +90,8 @@ record(struct monitor *m, char **error)
 	for (i = 0; m->settings->paired && i < m->roots->n; i++) {
 		r = &m->roots->list[i];
 		if ((r->operations & OPS_MUTATION) != 0 &&
-		    record_add(m->settings->identity_path,
-			r->marker.place.dir, m->mountinfo, error) == -1)
+		    record_add(m->settings->identity_path, r->marker.place.dir,
+			m->mountinfo, error) == -1)
 			return -1;
 	}
 	return 0;
@@ -105,9 +105,10 @@ run_worker(struct monitor *m)
 	int status;
 
 	if (check_markers(m, &error) == -1 || launch_prepare(m, &error) == -1 ||
-	    record(m, &error) == -1 ||
 	    roots_account(m->roots, m->settings, &m->account, &error) == -1)
 		return fail(STATUS_CONFIG, error);
+	if (record(m, &error) == -1)
+		return fail(STATUS_ERROR, error);
 	if ((status = start_helpers(m, &error)) != STATUS_OK)
 		return fail(status, error);
 	return monitor_loop(m);
