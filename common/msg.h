@@ -110,6 +110,8 @@ const char *error_code_name(enum error_code); /* NULL for EC_NONE */
 enum bridge_role {
 	ROLE_WORKER, /* register, lease, settle */
 	ROLE_PAIR, /* redeem a one-time code, report MSG_PAIRED, end */
+	ROLE_RESET, /* register without ever leasing, reset a session, end */
+	ROLE_REACH, /* see whether the Code API answers, end */
 	ROLE_MAX
 };
 enum auth_mode {
@@ -135,6 +137,7 @@ struct bridge_config {
 	int64_t expires; /* ms since 1970; paired mode */
 	char *code; /* pair role; a secret */
 	char *public_key; /* pair role; PEM */
+	char *session; /* reset role; runtimeSessionId */
 	char *sandbox_profile;
 	char **runtimes;
 	size_t nruntimes;

@@ -356,10 +356,6 @@ settings_run(struct settings *s, const struct options *o, char **error)
 	const char *policy = getenv(V "POLICY");
 	char *text;
 
-	if (o->reset != NULL)
-		return errorf(error,
-		    "--reset-workspace-quarantine is not available in this "
-		    "version");
 	s->allow_writes = o->allow_writes ||
 	    is_true(V "ALLOW_WORKSPACE_WRITES");
 	s->allow_commands = o->allow_commands ||
@@ -383,4 +379,56 @@ settings_run(struct settings *s, const struct options *o, char **error)
 		    V "WORKSPACE_QUARANTINE_FILE is a single-root override; "
 		      "unset it to use separate root-derived markers");
 	return 0;
+}
+
+int
+settings_reset(struct settings *s, char **error)
+{
+	const char *policy = getenv(V "POLICY");
+
+	s->lease_slots = 1;
+	if (set_labels(s, error) == -1 || settings_network(s, error) == -1)
+		return -1;
+	policy_digest(s->digest, policy == NULL ? "default-deny" : policy, 0,
+	    NULL, 0, GITHUB_NONE);
+	return 0;
+}
+
+/* The longest time limit of exec, and what is in force without one. */
+#define TIMEOUT_MAX (24U * 86400U) /* in ms it fits an int */
+
+int
+settings_exec(struct settings *s, const struct options *o, char **error)
+{
+	unsigned long v = TIMEOUT_MAX;
+	const char *dir;
+	char *end;
+
+	memset(s, 0, sizeof(*s));
+	s->verbose = o->verbose;
+	if ((s->home = settings_home(error)) == NULL)
+		return -1;
+	dir = o->worker_dir != NULL ? o->worker_dir : getenv(V "WORKER_DIR");
+	if (dir == NULL || blank(dir))
+		return errorf(error, "--worker-dir is required");
+	s->worker_dir = xstrdup(dir);
+	s->workspace_id = xstrdup("primary");
+	s->state_dir = xasprintf(
+	    "%s/.local/state/librechat/code/quarantines", s->home);
+	s->allow_writes = s->allow_commands = 1;
+	if (o->nwords == 0 || o->words[0][0] == '\0')
+		return errorf(
+		    error, "exec needs a command: librechat-code exec "
+			   "--worker-dir DIR -- COMMAND [ARG ...]");
+	if (o->timeout != NULL) {
+		v = strtoul(o->timeout, &end, 10);
+		if (*o->timeout < '0' || *o->timeout > '9' || *end != '\0' ||
+		    v == 0 || v > TIMEOUT_MAX)
+			return errorf(error,
+			    "--timeout must be a number of seconds from 1 to "
+			    "%u, not \"%s\"",
+			    TIMEOUT_MAX, o->timeout);
+	}
+	s->timeout_ms = (uint32_t)v * 1000U;
+	return set_account(s, o, error);
 }

@@ -188,7 +188,12 @@ test_syntax(void **state)
 	static const char *const rows[][2] = {
 		{ "frobnicate", "Unknown command: frobnicate" },
 		{ "--worker-dir a", "Unknown command: --worker-dir" },
-		{ "reset-workspace x", "not available in this version" },
+		{ "relay", "not available in this version" },
+		{ "reset-workspace a b", "Usage: librechat-code reset" },
+		{ "reset-workspace --worker-dir a s", "unknown option" },
+		{ "exec --allow-workspace-writes -- a", "unknown option" },
+		{ "selftest x", "unexpected argument" },
+		{ "run --reset-workspace-quarantine", "needs a value" },
 		{ "run --worker-dir", "--worker-dir needs a value" },
 		{ "run --worker-dir=", "--worker-dir needs a value" },
 		{ "run --worker-dir --default-workspace", "needs a value" },
@@ -429,8 +434,6 @@ test_capabilities(void **state)
 	    "concurrent workspace leases are not available in this version");
 	refused("run --worker-dir a --command-sandbox NATIVE-SRT",
 	    "must be native-srt or runtime");
-	refused("run --worker-dir a --reset-workspace-quarantine b",
-	    "not available in this version");
 	if (geteuid() != 0)
 		refused("run --worker-dir a --user x", "start as root");
 
