@@ -452,7 +452,7 @@ a_fenced_worker_ends(void **state)
 	(void)state;
 	fake_fault(f, "/register", 409, "{\"code\":\"WORKER_FENCED\"}", 1);
 	fake_start(f);
-	assert_int_equal(fake_exit_status(f), 1);
+	assert_int_equal(fake_exit_status(f), 76);
 	assert_non_null(strstr(f->end_text, "WORKER_FENCED"));
 	fake_free(f);
 }

@@ -23,6 +23,7 @@
 #include "proc.h"
 #include "restrict.h"
 #include "sandbox.h"
+#include "supervisor.h"
 
 #ifdef SANITIZERS
 const char *__asan_default_options(void);
@@ -47,6 +48,7 @@ struct executor {
 	unsigned int state;
 	struct executor_config config;
 	struct sock_fprog filters[2]; /* [1]: for id-mapped roots */
+	struct sock_fprog notify; /* supervisor.h */
 	struct sandbox sandboxes[ROOTS_MAX];
 	size_t nsandboxes;
 	size_t probes; /* still running */
@@ -615,13 +617,14 @@ main(void)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)
 		report_failed(&ib, "the executor never runs as root");
-	if (filter_compile(&ex.filters[0], 0, &error) == -1 ||
-	    filter_compile(&ex.filters[1], 1, &error) == -1)
+	if (filter_compile(&ex.filters[0], 0, 0, &error) == -1 ||
+	    filter_compile(&ex.filters[1], 0, 1, &error) == -1 ||
+	    supervisor_compile(&ex.notify, &error) == -1)
 		report_failed(&ib, error);
 	for (i = 0; i < ex.nsandboxes; i++)
 		if (sandbox_start(ex.sandboxes, ex.nsandboxes, i, &ex.config,
 			&ex.filters[ex.sandboxes[i].root.mount == ROOT_MAPPED],
-			&error) == -1)
+			&ex.notify, &error) == -1)
 			report_failed(&ib, error);
 	if ((ex.base = event_base_new()) == NULL)
 		report_failed(&ib, "no event loop");

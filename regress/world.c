@@ -98,6 +98,7 @@ worker_environment(struct world *w)
 		"HTTPS_PROXY", "http_proxy", "ALL_PROXY", "NO_PROXY" };
 	char *keep[sizeof(names) / sizeof(names[0])];
 	size_t i;
+	int anonymous = getenv("WITHOUT_WORKER_ID") != NULL;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		keep[i] = getenv(names[i]);
@@ -113,7 +114,8 @@ worker_environment(struct world *w)
 	    "/sbin:/bin",
 	    1);
 	setenv("LANG", "C.UTF-8", 1);
-	setenv("LIBRECHAT_CODE_WORKER_ID", WORKER, 1);
+	if (!anonymous)
+		setenv("LIBRECHAT_CODE_WORKER_ID", WORKER, 1);
 	setenv("PLANTED_SECRET", "must-not-arrive", 1);
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (keep[i] != NULL)
