@@ -600,6 +600,8 @@ a_private_authority_and_a_tunnel(void **state)
 	free(w.url);
 	w.url = plain;
 	expect_work(&w);
+	/* The answer to the settlement has to get through as well. */
+	assert_true(world_wait(&w, "leasing", 20000));
 	(void)kill(-tls, SIGKILL);
 	assert_int_equal(waitpid(tls, &status, 0), tls);
 	finish(&w);
