@@ -141,20 +141,20 @@ matrix_expect(const struct row *r, const struct fault *f)
 	if (f->fenced && f->class == CLASS_AMBIGUOUS &&
 	    (r->situation == SI_SETTLING_READ || r->situation == SI_SETTLING ||
 		r->situation == SI_REJECTING))
-		return r->ambiguous;
+		return (int)r->ambiguous;
 	if (f->shut_out)
-		return r->shut_out;
+		return (int)r->shut_out;
 	if (f->fenced)
-		return r->fenced;
+		return (int)r->fenced;
 	if (f->not_found)
-		return r->not_found;
+		return (int)r->not_found;
 	switch (f->class) {
 	case CLASS_OK:
-		return r->ok;
+		return (int)r->ok;
 	case CLASS_DEFINITE:
-		return r->definite;
+		return (int)r->definite;
 	case CLASS_AMBIGUOUS:
-		return r->ambiguous;
+		return (int)r->ambiguous;
 	}
 	return -1;
 }
