@@ -470,7 +470,7 @@ a_proxy_is_passed_by(void **state)
 
 /* ---- TLS ---- */
 
-static int
+static int __attribute__((__format__(__printf__, 1, 2)))
 shell(const char *fmt, ...)
 {
 	char *command = NULL;
