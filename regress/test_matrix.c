@@ -40,7 +40,7 @@ struct cell {
 	const struct row *row;
 	const struct fault *fault;
 	enum outcome expect;
-	int begun;
+	char *late; /* rules for when the command runs, or NULL */
 	int done;
 	char why[512]; /* empty: as expected */
 };
@@ -131,7 +131,7 @@ fault_rule(const struct cell *c)
  * than the server's; the server itself does not hear of it.
  */
 static char *
-forged_registration(struct world *w, int64_t ttl, int64_t offset)
+forged_registration(struct world *w, int count, int64_t ttl, int64_t offset)
 {
 	const struct json *workers;
 	struct json *j;
@@ -142,12 +142,12 @@ forged_registration(struct world *w, int64_t ttl, int64_t offset)
 	workers = json_get_type(j, "workers", JSON_ARRAY);
 	time_format_iso(time_wall_ms() + offset, when);
 	rule = xasprintf(
-	    "{\"route\":\"register\",\"count\":1,\"action\":\"status\","
+	    "{\"route\":\"register\",\"count\":%d,\"action\":\"status\","
 	    "\"status\":200,\"body\":\"{\\\"protocolVersion\\\":1,"
 	    "\\\"workerId\\\":\\\"test-worker\\\",\\\"incarnationId\\\":"
 	    "\\\"%s\\\",\\\"registeredAt\\\":\\\"%s\\\","
 	    "\\\"leaseTtlMs\\\":%lld}\"}",
-	    json_get_str(workers->items[0], "incarnationId"), when,
+	    count, json_get_str(workers->items[0], "incarnationId"), when,
 	    (long long)ttl);
 	json_free(j);
 	return rule;
@@ -333,7 +333,9 @@ prepare(struct world *w, struct cell *c)
 		c->row->always ? 500 : 5000));
 	rule = fault_rule(c);
 	if (beats) {
-		forged = forged_registration(w, 1000, 0);
+		/* Until the command runs every heartbeat keeps it short. */
+		forged = forged_registration(
+		    w, c->row->situation == SI_MUTATING ? 1000000 : 1, 1000, 0);
 		rules(w, forged);
 		free(forged);
 		if (quick_read(w, c) == -1)
@@ -344,7 +346,8 @@ prepare(struct world *w, struct cell *c)
 		forged = xstrdup("");
 		if (strcmp(c->row->route, "refresh") == 0) {
 			free(forged);
-			forged = forged_registration(w, 60000, due_offset(w));
+			forged = forged_registration(
+			    w, 1, 60000, due_offset(w));
 		}
 		all = xasprintf("%s%s%s%s", forged, *forged != '\0' ? "," : "",
 		    rule,
@@ -354,15 +357,19 @@ prepare(struct world *w, struct cell *c)
 		free(forged);
 	} else if (strcmp(c->row->route, "refresh") == 0) {
 		/* The turn after a lease that fails finds it due. */
-		forged = forged_registration(w, 60000, due_offset(w));
+		forged = forged_registration(w, 1, 60000, due_offset(w));
 		all = xasprintf("%s,%s,{\"route\":\"lease\",\"action\":"
 				"\"status\",\"count\":1}",
 		    forged, rule);
 		free(forged);
 	} else
 		all = xstrdup(rule);
-	rules(w, all);
-	free(all);
+	if (beats && c->row->situation == SI_MUTATING)
+		c->late = all;
+	else {
+		rules(w, all);
+		free(all);
+	}
 	free(rule);
 	if (c->row->situation == SI_IDLE || c->row->situation == SI_IDLE_READ) {
 		/* An acknowledgement belongs to the operation itself. */
@@ -400,6 +407,12 @@ strike(struct world *w, struct cell *c, int64_t since, pid_t executor)
 		free(begun);
 		if (!r)
 			return bad(c, "the command did not begin");
+		if (c->late != NULL) {
+			since = mark(w);
+			rules(w, c->late);
+			free(c->late);
+			c->late = NULL;
+		}
 	}
 	if (await_requests(w, since, c->row->route, requests_expected(c)) == -1)
 		return bad(c, "the request did not come, or only once");
@@ -576,7 +589,6 @@ static void __attribute__((__noreturn__)) shard(void)
 	while ((i = __atomic_fetch_add(&board->next, 1, __ATOMIC_SEQ_CST)) <
 	    board->n) {
 		c = &board->cells[i];
-		c->begun = 1;
 		if (!open)
 			begin_world(&w);
 		open = 1;
