@@ -24,7 +24,9 @@ enum process_state {
 /* Status of MSG_ENDED and of exit(3); librechat-code(1) lists them. */
 enum end_status {
 	END_CLEAN = 0, /* orderly stop, or paired */
-	END_GENERAL = 1 /* the text says why */
+	END_GENERAL = 1, /* the text says why */
+	END_TRYAGAIN = 75, /* the Code API stayed busy */
+	END_FENCED = 76 /* another incarnation of this worker took over */
 };
 
 /* Everything that the process is. */
@@ -39,6 +41,7 @@ struct bridge {
 	uint32_t last_id; /* of a message to a peer */
 	int64_t stopped_at; /* monotonic ms; PS_STOPPING */
 	int reported; /* last enum bridge_state told, or -1 */
+	int fenced; /* a refusal said WORKER_FENCED */
 	struct http *http;
 	struct api *api;
 	struct credentials *credentials;

@@ -123,6 +123,19 @@ add(scmp_filter_ctx ctx, uint32_t action, int call, unsigned int n,
 	return 0;
 }
 
+/* A condition on the first argument. */
+static struct scmp_arg_cmp
+compare(enum scmp_compare op, scmp_datum_t a, scmp_datum_t b)
+{
+	struct scmp_arg_cmp c;
+
+	memset(&c, 0, sizeof(c));
+	c.op = op;
+	c.datum_a = a;
+	c.datum_b = b;
+	return c;
+}
+
 /*
  * A filter below the list of calls, for their arguments: threads but no
  * processes, and no sockets but those of the Internet, of the local name
@@ -140,7 +153,7 @@ limit_arguments(char **error)
 		*error = xstrdup("seccomp: cannot make a filter");
 		return -1;
 	}
-	arg = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0);
+	arg = compare(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0);
 	if (add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0, NULL,
 		error) == -1 ||
 	    add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, &arg, error) ==
@@ -150,12 +163,12 @@ limit_arguments(char **error)
 		if (family == AF_UNIX || family == AF_INET ||
 		    family == AF_INET6 || family == AF_NETLINK)
 			continue;
-		arg = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family);
+		arg = compare(SCMP_CMP_EQ, (scmp_datum_t)family, 0);
 		if (add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
 			&arg, error) == -1)
 			goto out;
 	}
-	arg = SCMP_A0(SCMP_CMP_GE, FAMILIES);
+	arg = compare(SCMP_CMP_GE, FAMILIES, 0);
 	if (add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1, &arg,
 		error) == -1)
 		goto out;

@@ -160,7 +160,10 @@ take_fault(struct fake *f, struct evhttp_request *req, const char *path)
 	if (status == 0)
 		(void)event_base_once(f->base, -1, EV_TIMEOUT, close_connection,
 		    evhttp_request_get_connection(req), NULL);
-	else if (status > 0)
+	else if (status > 0 && f->date != NULL)
+		(void)evhttp_add_header(
+		    evhttp_request_get_output_headers(req), "Date", f->date);
+	if (status > 0)
 		reply(req, status, p->body);
 	if (--p->times == 0) {
 		TAILQ_REMOVE(&f->faults, p, entry);

@@ -49,6 +49,7 @@ struct fake {
 	TAILQ_HEAD(, fake_fault) faults;
 	struct evhttp_request *lease; /* waits for an assignment */
 	char *assignment; /* for the next lease */
+	const char *date; /* Date header of faults, or NULL: the true one */
 	int cancelled; /* what the cancellation poll says */
 	int64_t ttl;
 	int64_t credential_life; /* of a refreshed one */

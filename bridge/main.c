@@ -22,6 +22,7 @@
 #include "http.h"
 #include "lease.h"
 #include "log.h"
+#include "maintain.h"
 #include "peer.h"
 #include "proc.h"
 #include "registration.h"
@@ -63,7 +64,6 @@ bridge_report(struct bridge *b, enum bridge_state state, const char *text)
 
 	if (b->reported == (int)state)
 		return;
-	/* A failure before the first registration is no reconnection. */
 	b->reported = (int)state;
 	buf_init(&m);
 	state_build(&m, state, text);
@@ -74,8 +74,18 @@ bridge_report(struct bridge *b, enum bridge_state state, const char *text)
 void
 bridge_end(struct bridge *b, enum end_status status, const char *text)
 {
+	char fenced[2 * FAILURE_TEXT];
 	struct buf m;
 
+	if (status == END_GENERAL && b->fenced) {
+		status = END_FENCED;
+		xsnprintf(fenced, sizeof(fenced),
+		    "%s: another start with this identity, on this machine or "
+		    "a copy of it, has taken over; only one may run. Pair "
+		    "each machine as a worker of its own",
+		    text != NULL ? text : "WORKER_FENCED");
+		text = fenced;
+	}
 	buf_init(&m);
 	ended_build(&m, (uint8_t)status, text);
 	peer_send(b->monitor, MSG_ENDED, 0, -1, &m);
@@ -83,7 +93,7 @@ bridge_end(struct bridge *b, enum end_status status, const char *text)
 	credentials_free(b->credentials);
 	bridge_config_free(&b->config);
 	/* A resolver thread may hang; exit handlers have nothing to save. */
-	_exit(status);
+	_exit((int)status);
 }
 
 static void __attribute__((__noreturn__))
@@ -111,9 +121,18 @@ on_start(struct peer *p, struct imsg *im, void *arg)
 	if (im->data.len != 0)
 		return -1;
 	b->state = PS_RUNNING;
-	if (b->config.role == ROLE_PAIR) {
+	switch (b->config.role) {
+	case ROLE_PAIR:
 		pair_start(b);
 		return 0;
+	case ROLE_RESET:
+		reset_start(b);
+		return 0;
+	case ROLE_REACH:
+		reach_start(b);
+		return 0;
+	default:
+		break;
 	}
 	if (b->config.lease_slots > 1)
 		log_warnx("%u lease slots were asked for; one assignment at a "
@@ -141,6 +160,8 @@ on_stop(struct peer *p, struct imsg *im, void *arg)
 		bridge_end(b, END_CLEAN, NULL);
 	if (b->config.role == ROLE_PAIR)
 		bridge_end(b, END_GENERAL, "pairing: interrupted");
+	if (b->config.role != ROLE_WORKER)
+		bridge_end(b, END_GENERAL, "interrupted");
 	for (i = 0; i < b->nlanes; i++)
 		lane_stop(b->lanes[i]);
 	return 0;
@@ -215,6 +236,10 @@ read_config(struct imsgbuf *ib, struct bridge_config *c, int *channel)
 		fatalx("the configuration of a worker is incomplete");
 	if (c->role == ROLE_PAIR && (c->code == NULL || c->public_key == NULL))
 		fatalx("the configuration for pairing is incomplete");
+	if (c->role == ROLE_RESET &&
+	    (c->incarnation == NULL || c->credential == NULL ||
+		c->sandbox_profile == NULL || c->session == NULL))
+		fatalx("the configuration for a reset is incomplete");
 }
 
 static void
@@ -258,9 +283,10 @@ make_parts(struct bridge *b)
 {
 	b->api = api_new(b);
 	b->credentials = credentials_new(b);
+	if (b->config.role == ROLE_WORKER || b->config.role == ROLE_RESET)
+		b->registration = registration_new(b);
 	if (b->config.role != ROLE_WORKER)
 		return;
-	b->registration = registration_new(b);
 	b->nlanes = 1;
 	b->lanes = xcalloc(b->nlanes, sizeof(struct lane *));
 	b->lanes[0] = lane_new(b);

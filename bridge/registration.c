@@ -106,6 +106,9 @@ write_body(
 	jw_array_end(&w);
 	if (c->policy_digest != NULL)
 		jw_member_str(&w, "policyDigest", c->policy_digest);
+	/* It is never confirmed, so that a reset cannot be given work. */
+	if (c->role == ROLE_RESET)
+		jw_member_bool(&w, "requiresReadyConfirmation", 1);
 	offer_write(&w, offer, c->workspaces);
 	jw_object_end(&w);
 	jw_object_end(&w);

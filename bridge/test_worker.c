@@ -407,7 +407,7 @@ a_fenced_worker_ends(void **state)
 	(void)state;
 	fake_fault(f, "/register", 409, "{\"code\":\"WORKER_FENCED\"}", 1);
 	fake_start(f);
-	assert_int_equal(fake_exit_status(f), 1);
+	assert_int_equal(fake_exit_status(f), 76);
 	assert_non_null(strstr(f->end_text, "WORKER_FENCED"));
 	fake_free(f);
 }
@@ -526,6 +526,76 @@ a_static_token_needs_no_proof(void **state)
 	stop_cleanly(f);
 }
 
+/* Names are resolved by a thread, under the restrictions. */
+static void
+a_host_name_is_resolved(void **state)
+{
+	struct fake *f = fake_new(ROLE_WORKER);
+
+	(void)state;
+	free(f->config.base_url);
+	f->config.base_url = xasprintf("http://localhost:%u/v1", f->port);
+	fake_start(f);
+	fake_wait(f, is_leasing, "lease");
+	stop_cleanly(f);
+}
+
+static int
+is_acknowledging(struct fake *f)
+{
+	return fake_count(f, "/ack") > 0;
+}
+
+static void
+a_stop_during_the_acknowledgement_rejects(void **state)
+{
+	struct fake *f = worker();
+
+	(void)state;
+	fake_fault(f, "/ack", -1, NULL, 1);
+	fake_assign(f, "a1", 30000, WRITE_REQUEST);
+	fake_wait(f, is_acknowledging, "acknowledgement");
+	fake_stop(f);
+	assert_int_equal(fake_exit_status(f), 0);
+	assert_int_equal(f->executed, 0);
+	assert_int_equal(fake_count(f, "/settle"), 1);
+	fake_free(f);
+}
+
+static int
+two_reconnects(struct fake *f)
+{
+	return fake_count(f, "/register") >= 2 && f->reconnecting > 0;
+}
+
+/* decision "clock and proofs": a refused proof and a Date far away */
+static void
+a_wrong_clock_is_not_the_end(void **state)
+{
+	struct fake *f = fake_new(ROLE_WORKER);
+
+	(void)state;
+	f->date = "Sun, 06 Nov 2033 08:49:37 GMT";
+	fake_fault(f, "/register", 401, "{\"code\":\"PROOF_INVALID\"}", 2);
+	fake_start(f);
+	fake_wait(f, two_reconnects, "second attempt");
+	fake_wait(f, is_leasing, "lease");
+	stop_cleanly(f);
+}
+
+static void
+a_refused_proof_with_a_right_clock_ends(void **state)
+{
+	struct fake *f = fake_new(ROLE_WORKER);
+
+	(void)state;
+	fake_fault(f, "/register", 401, "{\"code\":\"PROOF_INVALID\"}", 2);
+	fake_start(f);
+	assert_int_equal(fake_exit_status(f), 1);
+	assert_int_equal(fake_count(f, "/register"), 1);
+	fake_free(f);
+}
+
 static void
 a_bad_base_url_fails_the_start(void **state)
 {
@@ -573,6 +643,10 @@ main(void)
 		TEST(a_large_command_output_arrives),
 		TEST(a_static_token_needs_no_proof),
 		TEST(a_bad_base_url_fails_the_start),
+		TEST(a_host_name_is_resolved),
+		TEST(a_stop_during_the_acknowledgement_rejects),
+		TEST(a_wrong_clock_is_not_the_end),
+		TEST(a_refused_proof_with_a_right_clock_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,8 @@ const char *error_code_name(enum error_code); /* NULL for EC_NONE */
 enum bridge_role {
 	ROLE_WORKER, /* register, lease, settle */
 	ROLE_PAIR, /* redeem a one-time code, report MSG_PAIRED, end */
+	ROLE_RESET, /* register without ever leasing, reset a session, end */
+	ROLE_REACH, /* see whether the Code API answers, end */
 	ROLE_MAX
 };
 enum auth_mode {
@@ -135,6 +137,7 @@ struct bridge_config {
 	int64_t expires; /* ms since 1970; paired mode */
 	char *code; /* pair role; a secret */
 	char *public_key; /* pair role; PEM */
+	char *session; /* reset role; runtimeSessionId */
 	char *sandbox_profile;
 	char **runtimes;
 	size_t nruntimes;
@@ -154,6 +157,8 @@ void bridge_config_free(struct bridge_config *);
 
 /* ---- configuration of the executor (monitor -> executor) ---- */
 
+/* LIBRECHAT_CODE_PROTECTED_PATHS, see executor/protect.h. */
+enum protection { PROTECT_NONE, PROTECT_STANDARD, PROTECT_STRICT, PROTECT_MAX };
 struct executor_config {
 	uint8_t verbose;
 	uint32_t uid; /* account that runs commands */
@@ -166,6 +171,7 @@ struct executor_config {
 	size_t nhidden;
 	uint64_t tmp_bytes; /* limit of /tmp, /var/tmp and shm */
 	uint64_t home_bytes;
+	uint8_t protection; /* enum protection */
 	uint32_t nroots; /* so many MSG_ROOT follow */
 };
 void executor_config_build(struct buf *, const struct executor_config *);

@@ -22,6 +22,7 @@ bridge_config_build(struct buf *b, const struct bridge_config *c)
 	m_add_i64(b, c->expires);
 	m_add_str(b, c->code);
 	m_add_str(b, c->public_key);
+	m_add_str(b, c->session);
 	m_add_str(b, c->sandbox_profile);
 	msg_add_list(b, c->runtimes, c->nruntimes);
 	m_add_str(b, c->policy_digest);
@@ -57,6 +58,7 @@ bridge_config_parse(const struct imsg *im, struct bridge_config *c)
 	c->expires = m_get_i64(&r);
 	c->code = m_get_str(&r);
 	c->public_key = m_get_str(&r);
+	c->session = m_get_str(&r);
 	c->sandbox_profile = m_get_str(&r);
 	msg_get_list(&r, &c->runtimes, &c->nruntimes, 32);
 	c->policy_digest = m_get_str(&r);
@@ -95,6 +97,7 @@ bridge_config_free(struct bridge_config *c)
 	msg_wipe_str(&c->credential);
 	msg_wipe_str(&c->code);
 	msg_free_str(&c->public_key);
+	msg_free_str(&c->session);
 	msg_free_str(&c->sandbox_profile);
 	msg_free_list(&c->runtimes, &c->nruntimes);
 	msg_free_str(&c->policy_digest);
@@ -126,6 +129,7 @@ executor_config_build(struct buf *b, const struct executor_config *c)
 	msg_add_list(b, c->hidden, c->nhidden);
 	m_add_u64(b, c->tmp_bytes);
 	m_add_u64(b, c->home_bytes);
+	m_add_u8(b, c->protection);
 	m_add_u32(b, c->nroots);
 }
 
@@ -145,6 +149,7 @@ executor_config_parse(const struct imsg *im, struct executor_config *c)
 	msg_get_list(&r, &c->hidden, &c->nhidden, HIDDEN_MAX);
 	c->tmp_bytes = m_get_u64(&r);
 	c->home_bytes = m_get_u64(&r);
+	c->protection = msg_get_below(&r, PROTECT_MAX);
 	c->nroots = m_get_u32(&r);
 	if (c->nroots > ROOTS_MAX)
 		r.bad = 1;

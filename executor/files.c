@@ -22,6 +22,7 @@
 #include "path.h"
 #include "proc.h"
 #include "restrict.h"
+#include "rg.h"
 #include "sys.h"
 
 int
@@ -117,31 +118,44 @@ static const char *const more_calls[] = {
 	"fremovexattr",
 	"flock",
 	"umask",
+	/* starting rg and rg itself (rg.c); some have limited arguments */
+	"clone",
+	"execve",
+	"wait4",
+	"kill",
+	"fchdir",
+	"arch_prctl",
+	"set_tid_address",
+	"access",
+	"getcwd",
+	"readlink",
+	"readlinkat",
 	NULL,
 };
 
 /* Every layer, each proved by an attempt. */
 static void
-restrict_files(const char *root_path)
+restrict_files(const char *root_path, struct rg *rg)
 {
-	const struct landlock_path paths[] = {
-		{ root_path, LL_READ | LL_WRITE },
-	};
 	char *error = NULL;
+
+	rg_prepare(rg, root_path);
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
 		fatal("files: parent death signal");
 	if (sys_drop_capabilities() == -1)
 		fatal("files: capabilities");
 	if (restrict_basic(&error) == -1 ||
-	    restrict_landlock(paths, 1, LL_NO_BIND | LL_NO_CONNECT | LL_SCOPED,
-		&error) == -1 ||
+	    restrict_landlock(rg->paths, rg->npaths,
+		LL_NO_BIND | LL_NO_CONNECT | LL_SCOPED, &error) == -1 ||
+	    rg_limit_calls(&error) == -1 ||
 	    restrict_seccomp_with(more_calls, &error) == -1)
 		fatalx("files: %s", error);
 	if (open("/etc/passwd", O_RDONLY | O_CLOEXEC) != -1)
 		fatalx("files: Landlock does not hold");
 	if (syscall(SYS_socket, 2, 1, 0) != -1)
 		fatalx("files: seccomp does not hold");
+	rg_verify(rg);
 }
 
 int
@@ -173,6 +187,10 @@ serve(struct tool *t, const struct request *q, struct result *res,
 	switch (q->operation) {
 	case OP_READ_FILE:
 		return tool_read_file(t, q, res, f);
+	case OP_SEARCH_TEXT:
+		return tool_search_text(t, q, res, f);
+	case OP_LIST_FILES:
+		return tool_list_files(t, q, res, f);
 	case OP_WRITE_FILE:
 		return tool_write_file(t, q, res, f);
 	case OP_EDIT_FILE:
@@ -189,6 +207,7 @@ void
 files_main(int channel, int root, const char *root_path)
 {
 	struct tool tool;
+	struct rg rg;
 	struct imsgbuf ib;
 	struct imsg im;
 	struct request q;
@@ -202,13 +221,14 @@ files_main(int channel, int root, const char *root_path)
 	(void)umask(022);
 	if (sodium_init() == -1)
 		fatalx("files: libsodium");
-	restrict_files(root_path);
+	restrict_files(root_path, &rg);
 	fault_init(root);
 	leftover_init(root);
 	imsg_init(&ib, channel, IMSG_MESSAGE_MAX, 0);
 	memset(&tool, 0, sizeof(tool));
 	tool.root = root;
 	tool.root_path = root_path;
+	tool.rg = &rg;
 	tool.channel = &ib;
 	for (;;) {
 		/* Idle time after the start goes to what a crash left. */

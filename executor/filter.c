@@ -47,6 +47,12 @@
 		-1, 0, 0                \
 	}
 
+#define DATAGRAM(type)                    \
+	0, { 0, 0xffffffffULL, AF_UNIX }, \
+	{                                 \
+		1, 0xf, (type)            \
+	}
+
 /* In id-mapped roots. */
 #define MAPPED           \
 	1, { -1, 0, 0 }, \
@@ -178,6 +184,12 @@ const struct filter_row filter_rows[] = {
 	/* terminals: typing for somebody else */
 	{ "ioctl", EPERM, IF_EQUAL(1, TIOCSTI), "fakes terminal input" },
 	{ "ioctl", EPERM, IF_EQUAL(1, TIOCLINUX), "pastes into consoles" },
+	/*
+	 * Every send on a Unix datagram socket may carry an address, which
+	 * nobody can check without a race; streams cannot (supervisor.h).
+	 */
+	{ "socket", EPERM, DATAGRAM(SOCK_DGRAM), "unchecked addresses" },
+	{ "socket", EPERM, DATAGRAM(SOCK_RAW), "the same by another name" },
 	/* sockets that are no way to a process of the same sandbox */
 	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_PACKET), "raw frames" },
 	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_VSOCK), "the hypervisor" },
@@ -248,8 +260,8 @@ add_row(scmp_filter_ctx ctx, const struct filter_row *row)
 }
 
 /* libseccomp writes the program to a descriptor only. */
-static int
-export_program(scmp_filter_ctx ctx, struct sock_fprog *prog)
+int
+filter_export(scmp_filter_ctx ctx, struct sock_fprog *prog)
 {
 	off_t size;
 	ssize_t n;
@@ -278,14 +290,22 @@ export_program(scmp_filter_ctx ctx, struct sock_fprog *prog)
 }
 
 int
-filter_compile(struct sock_fprog *prog, int mapped, char **error)
+filter_compile(struct sock_fprog *prog, uint32_t arch, int mapped, char **error)
 {
 	scmp_filter_ctx ctx;
 	size_t i;
-	int r = 0;
+	int foreign, r = 0;
 
 	if ((ctx = seccomp_init(SCMP_ACT_ALLOW)) == NULL) {
 		*error = xstrdup("seccomp: cannot make a filter");
+		return -1;
+	}
+	foreign = arch != 0 && arch != seccomp_arch_native();
+	if (foreign &&
+	    ((r = seccomp_arch_add(ctx, arch)) < 0 ||
+		(r = seccomp_arch_remove(ctx, SCMP_ARCH_NATIVE)) < 0)) {
+		*error = xasprintf("seccomp: architecture: %s", strerror(-r));
+		seccomp_release(ctx);
 		return -1;
 	}
 	/* 32-bit and x32 entry points are refused, not killed. */
@@ -295,13 +315,17 @@ filter_compile(struct sock_fprog *prog, int mapped, char **error)
 	for (i = 0; i < filter_nrows; i++) {
 		if (filter_rows[i].mapped && !mapped)
 			continue;
-		if ((r = add_row(ctx, &filter_rows[i])) < 0) {
+		/* The library cannot translate numbers that it does not know.
+		 */
+		if ((r = add_row(ctx, &filter_rows[i])) == -EFAULT && foreign)
+			r = 0;
+		if (r < 0) {
 			*error = xasprintf("seccomp: rule for %s: %s",
 			    filter_rows[i].name, strerror(-r));
 			break;
 		}
 	}
-	if (r >= 0 && (r = export_program(ctx, prog)) == -1)
+	if (r >= 0 && (r = filter_export(ctx, prog)) == -1)
 		*error = xstrdup("seccomp: cannot export the filter");
 	seccomp_release(ctx);
 	return r < 0 ? -1 : 0;

@@ -20,6 +20,7 @@
 #include "keeper.h"
 #include "net.h"
 #include "proc.h"
+#include "supervisor.h"
 #include "sys.h"
 
 #define PACKET_MAX (64 * 1024)
@@ -134,6 +135,70 @@ set_up(struct keeper *k, struct step_error *se)
 	if ((k->null = open("/dev/null", O_RDONLY | O_CLOEXEC)) == -1)
 		return step_failed(se, "/dev/null");
 	return verify(k, se);
+}
+
+static int
+send_descriptor(int sock, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	char c = 'l';
+	struct iovec iov = { &c, 1 };
+	struct cmsghdr *cm;
+	struct msghdr msg;
+
+	memset(&msg, 0, sizeof(msg));
+	memset(&control, 0, sizeof(control));
+	msg.msg_iov = &iov;
+	msg.msg_iovlen = 1;
+	msg.msg_control = control.bytes;
+	msg.msg_controllen = sizeof(control.bytes);
+	cm = CMSG_FIRSTHDR(&msg);
+	cm->cmsg_len = CMSG_LEN(sizeof(int));
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	memcpy(CMSG_DATA(cm), &fd, sizeof(int));
+	return sendmsg(sock, &msg, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+/*
+ * Forks the supervisor and then takes its filter, which every later child
+ * inherits. The listener exists only in the supervisor, so that its death is
+ * noticed by whoever connects.
+ */
+static int
+start_supervisor(struct keeper *k, struct step_error *se)
+{
+	int sv[2], listener;
+	pid_t pid;
+	char c;
+
+	if (proc_socketpair(sv) == -1)
+		return step_failed(se, "supervisor: socketpair");
+	if ((pid = fork()) == -1)
+		return step_failed(se, "supervisor: fork");
+	if (pid == 0) {
+		close(sv[0]);
+		close(k->control);
+		close(k->files);
+		supervisor_main(sv[1], k->plan->root_path);
+	}
+	close(sv[1]);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1)
+		return step_failed(se, "no_new_privs");
+	if ((listener = supervisor_install(k->notify)) == -1)
+		return step_failed(se, "supervisor: seccomp notifications");
+	if (send_descriptor(sv[0], listener) == -1)
+		return step_failed(se, "supervisor: listener");
+	close(listener);
+	if (read(sv[0], &c, 1) != 1) {
+		errno = ECHILD;
+		return step_failed(se, "supervisor: did not start");
+	}
+	close(sv[0]);
+	return 0;
 }
 
 /* The file process: same mount tree, no capability, its own filter. */
@@ -281,6 +346,7 @@ keeper_main(struct keeper *k)
 	(void)prctl(PR_SET_NAME, "sandbox", 0, 0, 0);
 	memset(&ready, 0, sizeof(ready));
 	if (set_up(k, &ready.error) == 0 &&
+	    start_supervisor(k, &ready.error) == 0 &&
 	    limit_capabilities(&ready.error) == 0 &&
 	    start_files(k, &ready.error) == 0)
 		ready.ok = 1;

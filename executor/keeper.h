@@ -56,7 +56,8 @@ struct keeper {
 	const struct mount_plan *plan;
 	const char *id; /* workspace id, for messages */
 	char *const *env; /* of commands, without PWD */
-	const struct sock_fprog *filter;
+	const struct sock_fprog *filter; /* of commands */
+	const struct sock_fprog *notify; /* supervisor.h */
 	int control; /* packets from the executor */
 	int files; /* channel of the file process */
 	int root; /* set up by the keeper */

@@ -23,6 +23,7 @@
 #include "proc.h"
 #include "restrict.h"
 #include "sandbox.h"
+#include "supervisor.h"
 
 #ifdef SANITIZERS
 const char *__asan_default_options(void);
@@ -47,6 +48,7 @@ struct executor {
 	unsigned int state;
 	struct executor_config config;
 	struct sock_fprog filters[2]; /* [1]: for id-mapped roots */
+	struct sock_fprog notify; /* supervisor.h */
 	struct sandbox sandboxes[ROOTS_MAX];
 	size_t nsandboxes;
 	size_t probes; /* still running */
@@ -349,17 +351,30 @@ bridge_cancel(struct peer *p, struct imsg *im, void *arg)
 	return 0;
 }
 
+/*
+ * In an orderly stop the bridge ends first, and the monitor then tells us;
+ * if it ended otherwise the monitor ends us. It is given a moment for that.
+ */
+static void
+on_orphaned(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	log_warnx("the bridge is gone");
+	exit(1);
+}
+
 static void
 bridge_gone(struct peer *p, void *arg)
 {
+	static const struct timeval moment = { 1, 0 };
 	struct executor *ex = arg;
 
 	(void)p;
-	/* Orderly when the monitor said stop; it ends us then. */
-	if (ex->state == ST_STOPPING)
-		return;
-	log_debug("the bridge is gone");
-	exit(1);
+	if (event_base_once(
+		ex->base, -1, EV_TIMEOUT, on_orphaned, ex, &moment) == -1)
+		fatalx("no timer");
 }
 
 static const struct peer_handler bridge_table[] = {
@@ -602,13 +617,14 @@ main(void)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)
 		report_failed(&ib, "the executor never runs as root");
-	if (filter_compile(&ex.filters[0], 0, &error) == -1 ||
-	    filter_compile(&ex.filters[1], 1, &error) == -1)
+	if (filter_compile(&ex.filters[0], 0, 0, &error) == -1 ||
+	    filter_compile(&ex.filters[1], 0, 1, &error) == -1 ||
+	    supervisor_compile(&ex.notify, &error) == -1)
 		report_failed(&ib, error);
 	for (i = 0; i < ex.nsandboxes; i++)
 		if (sandbox_start(ex.sandboxes, ex.nsandboxes, i, &ex.config,
 			&ex.filters[ex.sandboxes[i].root.mount == ROOT_MAPPED],
-			&error) == -1)
+			&ex.notify, &error) == -1)
 			report_failed(&ib, error);
 	if ((ex.base = event_base_new()) == NULL)
 		report_failed(&ib, "no event loop");

@@ -41,6 +41,7 @@ struct sandbox {
  * failed step and the remedy.
  */
 int sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
-    const struct executor_config *, const struct sock_fprog *, char **error);
+    const struct executor_config *, const struct sock_fprog *filter,
+    const struct sock_fprog *notify, char **error);
 
 #endif

@@ -39,6 +39,7 @@
 #define X_OPEN_TREE_CLONE         1U
 #define X_OPEN_TREE_CLOEXEC       O_CLOEXEC
 #define X_MOVE_MOUNT_F_EMPTY_PATH 0x00000004U
+#define X_MOVE_MOUNT_T_EMPTY_PATH 0x00000040U
 #define X_FSOPEN_CLOEXEC          0x00000001U
 #define X_FSMOUNT_CLOEXEC         0x00000001U
 #define X_FSCONFIG_SET_FLAG       0U
@@ -88,6 +89,13 @@ sys_move_mount(int mountfd, int dirfd, const char *path)
 {
 	return (int)syscall(SYS_move_mount, mountfd, "", dirfd, path,
 	    X_MOVE_MOUNT_F_EMPTY_PATH);
+}
+
+int
+sys_move_mount_to(int mountfd, int fd)
+{
+	return (int)syscall(SYS_move_mount, mountfd, "", fd, "",
+	    X_MOVE_MOUNT_F_EMPTY_PATH | X_MOVE_MOUNT_T_EMPTY_PATH);
 }
 
 int

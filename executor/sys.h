@@ -19,6 +19,8 @@
 int sys_open_tree_clone(int dirfd, const char *path, int recursive);
 /* Attaches a detached mount at an absolute or relative path. */
 int sys_move_mount(int mountfd, int dirfd, const char *path);
+/* Attaches it on the object that a descriptor names. */
+int sys_move_mount_to(int mountfd, int fd);
 int sys_mount_setattr(int fd, int recursive, uint64_t set, uint64_t clear);
 
 /*
@@ -34,6 +36,7 @@ int sys_pivot_root(const char *, const char *);
 #define SYS_RESOLVE_NO_MAGICLINKS 0x02ULL
 #define SYS_RESOLVE_NO_SYMLINKS   0x04ULL
 #define SYS_RESOLVE_BENEATH       0x08ULL
+#define SYS_RESOLVE_IN_ROOT       0x10ULL
 int sys_openat2(
     int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve);
 

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "marker.h"
 #include "names.h"
+#include "record.h"
 #include "roots.h"
 #include "settings.h"
 
@@ -114,7 +115,8 @@ command_clear(const struct options *o)
 	char *error = NULL;
 	int lock, status;
 
-	if (settings_common(&s, o, &error) == -1)
+	if (settings_common(&s, o, &error) == -1 ||
+	    record_check(s.identity_path, &error) == -1)
 		status = fail(STATUS_CONFIG, error);
 	else {
 		switch (lock_worker(s.state_dir, &lock, &error)) {

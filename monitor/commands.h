@@ -10,5 +10,8 @@
 int command_run(const struct options *);
 int command_pair(const struct options *);
 int command_clear(const struct options *);
+int command_reset(const struct options *); /* reset-workspace */
+int command_exec(const struct options *);
+int command_selftest(const struct options *);
 
 #endif

@@ -13,7 +13,6 @@
 #include "error.h"
 #include "log.h"
 
-/* 0 to 2 must be open, or a state file could get one of these numbers. */
 #ifdef SANITIZERS
 /* The leak checker wants ptrace(2), which a restricted process has not. */
 const char *__asan_default_options(void);
@@ -24,6 +23,7 @@ __asan_default_options(void)
 }
 #endif
 
+/* 0 to 2 must be open, or a state file could get one of these numbers. */
 static void
 open_standard_descriptors(void)
 {
@@ -73,6 +73,15 @@ main(int argc, char **argv)
 		break;
 	case CMD_CLEAR:
 		status = command_clear(&o);
+		break;
+	case CMD_RESET:
+		status = command_reset(&o);
+		break;
+	case CMD_EXEC:
+		status = command_exec(&o);
+		break;
+	case CMD_SELFTEST:
+		status = command_selftest(&o);
 		break;
 	case CMD_VERSION:
 		printf("librechat-code %s\n", PACKAGE_VERSION);

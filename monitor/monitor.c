@@ -34,6 +34,13 @@ over(const struct helper *h)
 	    (h->peer == NULL || time_mono_ms() - h->exit_time > GRACE_MS);
 }
 
+/* A helper that this daemon has is there and has said that it is ready. */
+static int
+is_ready(const struct helper *h)
+{
+	return !h->started || (h->ready && h->peer != NULL);
+}
+
 static void
 signal_helper(const struct helper *h, int sig)
 {
@@ -125,9 +132,10 @@ send_start(struct monitor *m)
 		return;
 	}
 	set_state(m, MS_RUN, 0);
-	peer_send(m->executor.peer, MSG_START, 0, -1, NULL);
+	if (m->executor.peer != NULL)
+		peer_send(m->executor.peer, MSG_START, 0, -1, NULL);
 	peer_send(m->bridge.peer, MSG_START, 0, -1, NULL);
-	log_debug("bridge and executor are ready");
+	log_debug("the helpers are ready");
 }
 
 /* The orderly stop: the next helper is asked when the one before is gone. */
@@ -164,9 +172,12 @@ check_helpers(struct monitor *m)
 	}
 	if (m->state == MS_END)
 		return;
-	if (over(&m->bridge))
+	if (m->maintenance && over(&m->bridge) && m->bridge.ended &&
+	    m->bridge.status == STATUS_OK)
+		end_all(m, STATUS_OK);
+	else if (over(&m->bridge))
 		end_all(m, report_end(&m->bridge));
-	else if (over(&m->executor))
+	else if (!m->maintenance && over(&m->executor))
 		end_all(m, report_end(&m->executor));
 }
 
@@ -178,7 +189,7 @@ check_deadline(struct monitor *m)
 	switch (m->state) {
 	case MS_START:
 		log_warnx("the %s was not ready after %d seconds",
-		    m->executor.ready ? m->bridge.name : m->executor.name,
+		    is_ready(&m->executor) ? m->bridge.name : m->executor.name,
 		    START_LIMIT_MS / 1000);
 		end_all(m, STATUS_ERROR);
 		break;
@@ -197,6 +208,13 @@ check_deadline(struct monitor *m)
 	}
 }
 
+/* Something is over that has to be looked at again soon. */
+static int
+is_leaving(const struct helper *h)
+{
+	return h->started && (h->exited || h->peer == NULL);
+}
+
 void
 monitor_advance(struct monitor *m)
 {
@@ -204,8 +222,8 @@ monitor_advance(struct monitor *m)
 	size_t i;
 	int wait = 0;
 
-	if (m->state == MS_START && m->bridge.ready && m->executor.ready &&
-	    m->bridge.peer != NULL && m->executor.peer != NULL)
+	if (m->state == MS_START && is_ready(&m->bridge) &&
+	    is_ready(&m->executor))
 		send_start(m);
 	kill_mute(&m->bridge);
 	kill_mute(&m->executor);
@@ -220,9 +238,8 @@ monitor_advance(struct monitor *m)
 	}
 	for (i = 0; i < m->roots->n; i++)
 		wait |= m->guards[i].clearing;
-	if (wait || m->state != MS_RUN || m->bridge.exited ||
-	    m->executor.exited || m->bridge.peer == NULL ||
-	    m->executor.peer == NULL)
+	if (wait || m->state != MS_RUN || is_leaving(&m->bridge) ||
+	    is_leaving(&m->executor))
 		event_add(m->ev_tick, &tick);
 }
 
@@ -314,8 +331,10 @@ monitor_loop(struct monitor *m)
 		fatalx("the event loop cannot be made");
 	m->bridge.peer = peer_adopt(m->base, m->bridge.name, &m->bridge.proc.ib,
 	    bridge_table, &m->state, on_gone, m);
-	m->executor.peer = peer_adopt(m->base, m->executor.name,
-	    &m->executor.proc.ib, executor_table, &m->state, on_gone, m);
+	if (m->executor.started)
+		m->executor.peer = peer_adopt(m->base, m->executor.name,
+		    &m->executor.proc.ib, executor_table, &m->state, on_gone,
+		    m);
 	set_state(m, MS_START, START_LIMIT_MS);
 	m->status = STATUS_OK;
 	/* One may have ended before the handler was there. */

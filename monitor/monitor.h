@@ -46,6 +46,7 @@ struct monitor {
 	struct guard *guards;
 	char incarnation[32];
 	int mountinfo;
+	int maintenance; /* a reset: no executor, ends with the bridge */
 	struct event_base *base;
 	struct event *ev_term;
 	struct event *ev_int;

@@ -12,6 +12,9 @@
 #define R (1U << CMD_RUN)
 #define P (1U << CMD_PAIR)
 #define C (1U << CMD_CLEAR)
+#define W (1U << CMD_RESET)
+#define E (1U << CMD_EXEC)
+#define S (1U << CMD_SELFTEST)
 
 enum kind { FLAG, VALUE, COUNT, ROOT };
 
@@ -23,7 +26,8 @@ struct option {
 };
 
 static const struct option table[] = {
-	{ "--worker-dir", VALUE, R | C, offsetof(struct options, worker_dir) },
+	{ "--worker-dir", VALUE, R | C | E,
+	    offsetof(struct options, worker_dir) },
 	{ "--default-workspace", FLAG, R | C,
 	    offsetof(struct options, default_workspace) },
 	{ "--workspace-id", VALUE, R | C,
@@ -41,17 +45,23 @@ static const struct option table[] = {
 	    offsetof(struct options, lease_slots) },
 	{ "--reset-workspace-quarantine", VALUE, R,
 	    offsetof(struct options, reset) },
-	{ "--user", VALUE, R, offsetof(struct options, user) },
-	{ "--tmp-size", VALUE, R, offsetof(struct options, tmp_size) },
+	{ "--user", VALUE, R | E | S, offsetof(struct options, user) },
+	{ "--tmp-size", VALUE, R | E, offsetof(struct options, tmp_size) },
+	{ "--timeout", VALUE, E, offsetof(struct options, timeout) },
 	{ "--worker-id", VALUE, P, offsetof(struct options, worker_id) },
 	{ "--identity", VALUE, P, offsetof(struct options, identity) },
-	{ "--verbose", COUNT, R | P | C, offsetof(struct options, verbose) },
+	{ "--verbose", COUNT, R | P | C | W | E | S,
+	    offsetof(struct options, verbose) },
 };
 
 const char options_usage[] =
     "usage: librechat-code [run] [options]\n"
     "       librechat-code pair URL CODE [--worker-id ID] [--identity PATH]\n"
     "       librechat-code clear-workspace-quarantine [options]\n"
+    "       librechat-code reset-workspace SESSION\n"
+    "       librechat-code exec --worker-dir DIR [options] -- COMMAND [ARG "
+    "...]\n"
+    "       librechat-code selftest\n"
     "       librechat-code --help | --version\n"
     "\n"
     "run attaches this machine to a Code API as a worker:\n"
@@ -64,12 +74,16 @@ const char options_usage[] =
     "  --allow-workspace-commands    offer running commands in the sandbox\n"
     "  --command-sandbox native-srt  which sandbox runs commands\n"
     "  --workspace-lease-slots N     assignments at the same time (1)\n"
+    "  --reset-workspace-quarantine ID  lift the fence of a workspace, end\n"
     "  --user NAME                   account for commands, when run by root\n"
     "  --tmp-size SIZE               limit of the sandbox's /tmp (1G)\n"
     "  -v                            more messages; repeatable\n"
     "pair redeems a one-time code; CODE - reads it from standard input.\n"
     "clear-workspace-quarantine takes --worker-dir, --default-workspace and\n"
     "--workspace-id, and removes the marker of that directory.\n"
+    "exec runs a command in the sandbox, without any Code API; it takes\n"
+    "--worker-dir, --user, --tmp-size and --timeout SECONDS.\n"
+    "selftest says what this machine lacks for the sandbox and the worker.\n"
     "\n"
     "librechat-code(1) describes the options and the environment.\n";
 
@@ -80,6 +94,9 @@ static const struct {
 	{ "run", CMD_RUN },
 	{ "pair", CMD_PAIR },
 	{ "clear-workspace-quarantine", CMD_CLEAR },
+	{ "reset-workspace", CMD_RESET },
+	{ "exec", CMD_EXEC },
+	{ "selftest", CMD_SELFTEST },
 	{ "help", CMD_HELP },
 	{ "--help", CMD_HELP },
 	{ "-h", CMD_HELP },
@@ -88,7 +105,7 @@ static const struct {
 };
 
 /* Commands of the Node worker that exist but not here. */
-static const char *const absent[] = { "reset-workspace", "relay", "projects" };
+static const char *const absent[] = { "relay", "projects" };
 
 static int
 parse_command(struct options *o, const char *word, char **error)
@@ -191,6 +208,14 @@ set_positional(struct options *o, char *word, char **error)
 		o->code = word;
 		return 0;
 	}
+	if (o->command == CMD_RESET && o->session == NULL) {
+		o->session = word;
+		return 0;
+	}
+	if (o->command == CMD_RESET)
+		return errorf(
+		    error, "Usage: librechat-code reset-workspace "
+			   "<runtime-session-id>");
 	if (o->command == CMD_PAIR)
 		return errorf(error, "pair takes a URL and a code only");
 	return errorf(error, "unexpected argument: %s", word);
@@ -247,6 +272,13 @@ options_parse(struct options *o, int argc, char **argv, char **error)
 	if (o->command == CMD_HELP || o->command == CMD_VERSION)
 		return 0;
 	for (; i < argc; i++) {
+		/* The rest is a command of its own. */
+		if (o->command == CMD_EXEC &&
+		    (words_only || argv[i][0] != '-')) {
+			o->words = &argv[i];
+			o->nwords = (size_t)(argc - i);
+			break;
+		}
 		if (!words_only && strcmp(argv[i], "--help") == 0) {
 			o->command = CMD_HELP;
 			return 0;

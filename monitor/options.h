@@ -8,7 +8,17 @@
  * Strict: an unknown option, a single-valued option given twice, a missing
  * value or a stray word is an error.
  */
-enum command { CMD_RUN, CMD_PAIR, CMD_CLEAR, CMD_HELP, CMD_VERSION, CMD_MAX };
+enum command {
+	CMD_RUN,
+	CMD_PAIR,
+	CMD_CLEAR,
+	CMD_RESET,
+	CMD_EXEC,
+	CMD_SELFTEST,
+	CMD_HELP,
+	CMD_VERSION,
+	CMD_MAX
+};
 
 struct root_option {
 	char *id;
@@ -29,6 +39,10 @@ struct options {
 	const char *tmp_size;
 	const char *worker_id; /* pair */
 	const char *identity; /* pair */
+	const char *timeout; /* exec */
+	char **words; /* exec: command and arguments; within argv */
+	size_t nwords;
+	const char *session; /* reset-workspace */
 	const char *url; /* pair */
 	char *code; /* pair; pair() overwrites it in argv */
 	int default_workspace;

@@ -18,12 +18,14 @@
 #include "confine.h"
 #include "error.h"
 #include "identity.h"
+#include "leftover.h"
 #include "lock.h"
 #include "log.h"
 #include "mountinfo.h"
 #include "msg.h"
 #include "names.h"
 #include "proc.h"
+#include "record.h"
 #include "roots.h"
 #include "settings.h"
 #include "times.h"
@@ -268,6 +270,7 @@ pair(struct settings *s, const struct options *o, char **error)
 	p.mountinfo = mountinfo_open();
 	if (identity_reserve(s->identity_path, p.mountinfo, &p.rv, error) ==
 	    0) {
+		(void)leftovers_remove(&p.rv.place);
 		key_generate(&p.key);
 		if ((r = redeem(&p, error)) == -1)
 			identity_release(&p.rv);
@@ -322,7 +325,8 @@ command_pair(const struct options *o)
 	char *error = NULL;
 	int locks[2], status;
 
-	if (settings_pair(&s, o, &error) == -1)
+	if (settings_pair(&s, o, &error) == -1 ||
+	    record_check(s.identity_path, &error) == -1)
 		status = STATUS_CONFIG;
 	else if ((status = take_locks(&s, locks, &error)) == STATUS_OK) {
 		if (pair(&s, o, &error) == -1)

@@ -108,14 +108,32 @@ probe_failed(const struct place *p, int e, char **error)
 {
 	return errorf(error,
 	    "Cannot create a temporary file beside %s (%s), so the identity "
-	    "could not be published there. Make the directory %s writable for "
-	    "this account.",
-	    p->path, strerror(e), p->dir);
+	    "could not be published there. Make %s %s%s.",
+	    p->path, strerror(e),
+	    e == ENOSPC || e == EDQUOT ? "room on the file system of"
+				       : "the directory",
+	    p->dir,
+	    e == ENOSPC || e == EDQUOT ? "" : " writable for this account");
+}
+
+/* Room for an identity, so that a full disk is found before the code goes. */
+#define PROBE_BYTES 16384
+
+/* Writes that much durably, and takes it back. */
+static int
+try_space(int fd)
+{
+	char block[PROBE_BYTES];
+
+	memset(block, ' ', sizeof(block));
+	if (storage_write(fd, block, sizeof(block)) == -1 || fsync(fd) == -1)
+		return -1;
+	return ftruncate(fd, 0);
 }
 
 /*
- * Sibling probe (4.8), and a rename as the save will do it: over the reserved
- * file if this call made it, else to a second name.
+ * Sibling probe (4.8) that also tries the space, and a rename as the save will
+ * do it: over the reserved file if this call made it, else to a second name.
  */
 static int
 probe(struct reservation *rv, char **error)
@@ -132,7 +150,8 @@ probe(struct reservation *rv, char **error)
 		probe_failed(p, errno, error);
 		goto done;
 	}
-	if (fstat(fd, &st) == -1 || renameat(p->fd, name, p->fd, to) == -1) {
+	if (try_space(fd) == -1 || fstat(fd, &st) == -1 ||
+	    renameat(p->fd, name, p->fd, to) == -1) {
 		probe_failed(p, errno, error);
 		(void)unlinkat(p->fd, name, 0);
 	} else if (rv->created) {

@@ -271,7 +271,8 @@ handle_state(struct peer *p, struct imsg *im, void *arg)
 		    m->settings->url.base);
 		break;
 	case BS_RECONNECTING:
-		line = xasprintf("reconnecting after %s",
+		line = xasprintf("%s%s",
+		    m->maintenance ? "" : "reconnecting after ",
 		    text == NULL ? "unknown bridge error" : text);
 		break;
 	case BS_CONNECTING:

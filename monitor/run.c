@@ -5,23 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sodium.h>
-
-#include "buf.h"
 #include "commands.h"
 #include "elsewhere.h"
 #include "error.h"
+#include "launch.h"
 #include "lock.h"
 #include "log.h"
 #include "monitor.h"
-#include "mountinfo.h"
 #include "msg.h"
-#include "names.h"
-
-#define BRIDGE   "librechat-code-bridge"
-#define EXECUTOR "librechat-code-executor"
-
-extern char **environ;
+#include "record.h"
+#include "reset.h"
 
 static int
 fail(int status, char *error)
@@ -70,245 +63,38 @@ check_markers(struct monitor *m, char **error)
 	return 0;
 }
 
-static void
-add_dir(struct monitor *m, const char *dir)
-{
-	size_t i;
-
-	for (i = 0; i < m->ndirs; i++)
-		if (strcmp(m->dirs[i], dir) == 0)
-			return;
-	m->dirs = xreallocarray(m->dirs, m->ndirs + 1, sizeof(*m->dirs));
-	m->dirs[m->ndirs++] = xstrdup(dir);
-}
-
-/* The directories that the monitor keeps using. */
-static int
-collect_dirs(struct monitor *m, char **error)
-{
-	struct place p;
-	size_t i;
-
-	for (i = 0; i < m->roots->n; i++)
-		add_dir(m, m->roots->list[i].marker.place.dir);
-	if (!m->settings->paired)
-		return 0;
-	if (place_open(m->settings->identity_path, 0, &p, error) != STORAGE_OK)
-		return -1;
-	add_dir(m, p.dir);
-	place_close(&p);
-	return 0;
-}
-
-static void
-bridge_config(struct monitor *m, struct buf *b)
-{
-	struct settings *s = m->settings;
-	struct bridge_config c;
-	struct root *r;
-	size_t i;
-
-	memset(&c, 0, sizeof(c));
-	c.role = ROLE_WORKER;
-	c.auth = s->paired ? AUTH_PAIRED : AUTH_STATIC;
-	c.verbose = (uint8_t)(s->verbose > 255 ? 255 : s->verbose);
-	c.base_url = s->url.base;
-	c.worker_id = s->worker;
-	c.incarnation = m->incarnation;
-	c.credential = s->paired ? s->identity.credential.data : s->token.data;
-	c.expires = s->paired ? s->identity.expires : 0;
-	c.sandbox_profile = s->profile;
-	c.runtimes = s->runtimes;
-	c.nruntimes = s->nruntimes;
-	c.policy_digest = s->digest;
-	c.lease_slots = (uint8_t)s->lease_slots;
-	c.nworkspaces = m->roots->n;
-	c.workspaces = xcalloc(c.nworkspaces, sizeof(*c.workspaces));
-	for (i = 0; i < c.nworkspaces; i++) {
-		r = &m->roots->list[i];
-		c.workspaces[i].id = r->id;
-		c.workspaces[i].name = r->name;
-		c.workspaces[i].operations = r->operations;
-	}
-	c.ca_file = s->ca_file;
-	c.https_proxy = s->https_proxy;
-	c.http_proxy = s->http_proxy;
-	c.all_proxy = s->all_proxy;
-	c.no_proxy = s->no_proxy;
-	bridge_config_build(b, &c);
-	free(c.workspaces);
-}
-
-/* Names of variables that commands get from the monitor (native-sandbox 7). */
-static int
-passed_on(const char *entry)
-{
-	static const char *const names[] = { "COLORTERM", "LANG", "NO_COLOR",
-		"PATH", "TERM" };
-	const char *eq = strchr(entry, '=');
-	size_t i, n;
-
-	if (eq == NULL || eq[1] == '\0')
-		return 0;
-	n = (size_t)(eq - entry);
-	if (n > 3 && strncmp(entry, "LC_", 3) == 0)
-		return strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == n;
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strlen(names[i]) == n && strncmp(entry, names[i], n) == 0)
-			return 1;
-	return 0;
-}
-
-#define ENV_LIMIT 60
-
-static char **
-command_environment(const struct account *a, size_t *n)
-{
-	char **list, **e;
-	int path = 0;
-
-	list = xcalloc(ENV_LIMIT, sizeof(*list));
-	*n = 0;
-	list[(*n)++] = xasprintf("HOME=%s", a->home);
-	list[(*n)++] = xasprintf("USER=%s", a->name);
-	list[(*n)++] = xasprintf("LOGNAME=%s", a->name);
-	list[(*n)++] = xstrdup("SHELL=/bin/bash");
-	for (e = environ; e != NULL && *e != NULL; e++) {
-		if (!passed_on(*e) || *n == ENV_LIMIT - 1)
-			continue;
-		path |= strncmp(*e, "PATH=", 5) == 0;
-		list[(*n)++] = xstrdup(*e);
-	}
-	if (!path)
-		list[(*n)++] = xstrdup("PATH=/usr/local/bin:/usr/bin:/bin");
-	return list;
-}
-
-static int
-executor_config(struct monitor *m, struct buf *b, char **error)
-{
-	struct executor_config c;
-
-	memset(&c, 0, sizeof(c));
-	if (roots_hidden(m->roots, m->settings, &m->account, &c.hidden,
-		&c.nhidden, error) == -1)
-		return -1;
-	c.verbose = (uint8_t)(m->settings->verbose > 255
-		? 255
-		: m->settings->verbose);
-	c.uid = m->account.uid;
-	c.gid = m->account.gid;
-	c.user = xstrdup(m->account.name);
-	c.home = xstrdup(m->account.home);
-	c.env = command_environment(&m->account, &c.nenv);
-	c.tmp_bytes = m->settings->tmp_bytes;
-	c.home_bytes = m->settings->tmp_bytes;
-	c.nroots = (uint32_t)m->roots->n;
-	executor_config_build(b, &c);
-	executor_config_free(&c);
-	return 0;
-}
-
-static void
-compose(struct helper *h, uint32_t type, int fd, struct buf *b)
-{
-	imsg_compose(&h->proc.ib, type, 0, fd, b->data, b->len);
-	buf_wipe(b);
-}
-
-static void
-compose_roots(struct monitor *m)
-{
-	struct root_config c;
-	struct root *r;
-	struct buf b;
-	size_t i;
-
-	buf_init(&b);
-	for (i = 0; i < m->roots->n; i++) {
-		r = &m->roots->list[i];
-		memset(&c, 0, sizeof(c));
-		c.index = (uint32_t)i;
-		c.id = r->id;
-		c.path = r->path;
-		c.operations = r->operations;
-		c.mount = (uint8_t)r->mount;
-		root_config_build(&b, &c);
-		compose(&m->executor, MSG_ROOT, r->fd, &b);
-		r->fd = -1;
-	}
-}
-
-static int
-start_helper(struct helper *h, const char *name, const char *program,
-    const struct account *as, char **error)
-{
-	h->name = name;
-	if (proc_start(&h->proc, program, as, error) == -1)
-		return -1;
-	h->started = 1;
-	return 0;
-}
-
 /* Starts both and queues their configuration; the loop sends it. */
 static int
 start_helpers(struct monitor *m, char **error)
 {
-	struct account bridge;
-	struct buf b;
-	int sv[2], root = geteuid() == 0;
+	int sv[2], status;
 
-	memset(&bridge, 0, sizeof(bridge));
-	if (root && account_privsep(&bridge, error) == -1)
-		return STATUS_CONFIG;
-	buf_init(&b);
-	if (executor_config(m, &b, error) == -1) {
-		account_free(&bridge);
-		return STATUS_CONFIG;
-	}
 	if (proc_socketpair(sv) == -1) {
 		error_errno(error, "channel between bridge and executor");
-		account_free(&bridge);
 		return STATUS_ERROR;
 	}
-	if (start_helper(&m->executor, "executor", EXECUTOR,
-		root ? &m->account : NULL, error) == -1 ||
-	    start_helper(&m->bridge, "bridge", BRIDGE, root ? &bridge : NULL,
-		error) == -1) {
-		close(sv[0]);
+	if ((status = launch_executor(m, sv[0], error)) != STATUS_OK) {
 		close(sv[1]);
-		buf_wipe(&b);
-		account_free(&bridge);
-		return STATUS_ERROR;
+		return status;
 	}
-	account_free(&bridge);
-	compose(&m->executor, MSG_CONFIG, sv[0], &b);
-	compose_roots(m);
-	bridge_config(m, &b);
-	compose(&m->bridge, MSG_CONFIG, sv[1], &b);
-	/* The bridge has the token now; a proof is made with the identity. */
-	secret_free(&m->settings->token);
-	return STATUS_OK;
+	return launch_bridge(m, ROLE_WORKER, sv[1], NULL, error);
 }
 
-static void
-make_incarnation(struct monitor *m)
+/* Before anything can be armed: where the markers will be. */
+static int
+record(struct monitor *m, char **error)
 {
-	unsigned char raw[18];
-
-	randombytes_buf(raw, sizeof(raw));
-	sodium_bin2base64(m->incarnation, sizeof(m->incarnation), raw,
-	    sizeof(raw), sodium_base64_VARIANT_URLSAFE_NO_PADDING);
-}
-
-static void
-make_guards(struct monitor *m)
-{
+	struct root *r;
 	size_t i;
 
-	m->guards = xcalloc(m->roots->n, sizeof(*m->guards));
-	for (i = 0; i < m->roots->n; i++)
-		m->guards[i].root = &m->roots->list[i];
+	for (i = 0; m->settings->paired && i < m->roots->n; i++) {
+		r = &m->roots->list[i];
+		if ((r->operations & OPS_MUTATION) != 0 &&
+		    record_add(m->settings->identity_path, r->marker.place.dir,
+			m->mountinfo, error) == -1)
+			return -1;
+	}
+	return 0;
 }
 
 /* From the checked settings to the end of the daemon. */
@@ -318,31 +104,14 @@ run_worker(struct monitor *m)
 	char *error = NULL;
 	int status;
 
-	if (check_markers(m, &error) == -1 || collect_dirs(m, &error) == -1 ||
+	if (check_markers(m, &error) == -1 || launch_prepare(m, &error) == -1 ||
 	    roots_account(m->roots, m->settings, &m->account, &error) == -1)
 		return fail(STATUS_CONFIG, error);
-	m->mountinfo = mountinfo_open();
-	make_incarnation(m);
-	make_guards(m);
+	if (record(m, &error) == -1)
+		return fail(STATUS_ERROR, error);
 	if ((status = start_helpers(m, &error)) != STATUS_OK)
 		return fail(status, error);
 	return monitor_loop(m);
-}
-
-static void
-monitor_free(struct monitor *m)
-{
-	size_t i;
-
-	for (i = 0; m->guards != NULL && i < m->roots->n; i++)
-		guard_free(&m->guards[i]);
-	free(m->guards);
-	for (i = 0; i < m->ndirs; i++)
-		free(m->dirs[i]);
-	free(m->dirs);
-	account_free(&m->account);
-	if (m->mountinfo != -1)
-		close(m->mountinfo);
 }
 
 int
@@ -361,12 +130,14 @@ command_run(const struct options *o)
 	m.roots = &roots;
 	if (settings_common(&s, o, &error) == -1 ||
 	    settings_run(&s, o, &error) == -1 ||
+	    record_check(s.identity_path, &error) == -1 ||
 	    roots_make(&roots, &s, o, &error) == -1)
 		status = fail(STATUS_CONFIG, error);
 	else {
 		switch (lock_worker(s.state_dir, &lock, &error)) {
 		case LOCK_TAKEN:
-			status = run_worker(&m);
+			status = o->reset != NULL ? reset_root(&m, o->reset)
+						  : run_worker(&m);
 			close(lock);
 			break;
 		case LOCK_BUSY:
@@ -378,7 +149,7 @@ command_run(const struct options *o)
 			break;
 		}
 	}
-	monitor_free(&m);
+	launch_free(&m);
 	roots_free(&roots);
 	settings_free(&s);
 	return status;

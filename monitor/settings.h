@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "identity.h"
+#include "msg.h"
 #include "options.h"
 #include "url.h"
 
@@ -41,6 +42,8 @@ struct settings {
 	char digest[65];
 	char *user; /* account for commands, or NULL */
 	uint64_t tmp_bytes;
+	enum protection protection;
+	uint32_t timeout_ms; /* exec */
 
 	/* for the bridge; run and pair */
 	char *ca_file;
@@ -61,6 +64,15 @@ int settings_common(struct settings *, const struct options *, char **error);
 
 /* Everything else that run needs; after settings_common. */
 int settings_run(struct settings *, const struct options *, char **error);
+
+/*
+ * What exec needs and nothing of a Code API: the home, the directory, the
+ * account, the limits.
+ */
+int settings_exec(struct settings *, const struct options *, char **error);
+
+/* What reset-workspace needs beyond settings_common; no roots. */
+int settings_reset(struct settings *, char **error);
 
 /* CA file and proxies; also for pair. */
 int settings_network(struct settings *, char **error);

@@ -237,6 +237,11 @@ check_readable(int fd, const char *path, const char *what, const char *advice,
 		    "%s is owned by another account (uid %lu), which can "
 		    "rewrite it. %s",
 		    path, (unsigned long)st.st_uid, advice);
+	if (st.st_nlink > 1)
+		return errorf(error,
+		    "%s %s has %lu names (hard links), so it can be reached "
+		    "by a path that is not checked. %s",
+		    what, path, (unsigned long)st.st_nlink, advice);
 	if ((st.st_mode & 077) != 0)
 		return errorf(error,
 		    "%s %s is accessible beyond its owner (mode %o). %s", what,

@@ -72,7 +72,7 @@ int place_create(const struct place *, const char *name, char **error);
 
 /*
  * Opens the leaf for reading without following it: a regular file that is
- * owner-only. what is the noun of the message about its mode, advice its last
+ * owner-only and has no second name. what is the noun of the message about its mode, advice its last
  * sentence. Returns a descriptor, or -1 with *error set and errno (ENOENT:
  * there is none).
  */

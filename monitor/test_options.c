@@ -34,8 +34,8 @@ static const char *const variables[] = { "WORKER_ID", "IDENTITY_FILE", "URL",
 	"ALLOW_WORKSPACE_COMMANDS", "COMMAND_SANDBOX", "WORKSPACE_LEASE_SLOTS",
 	"WORKSPACE_QUARANTINE_FILE", "RUNTIME_SUPERVISOR", "STATEFUL_WORKSPACE",
 	"SANDBOX_PROFILE", "RUNTIMES", "CA_FILE", "USER", "TMP_SIZE",
-	"COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID", "DOCKER_NETWORK",
-	"FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
+	"PROTECTED_PATHS", "COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID",
+	"DOCKER_NETWORK", "FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
 
 static void
 set(const char *name, const char *value)
@@ -188,7 +188,12 @@ test_syntax(void **state)
 	static const char *const rows[][2] = {
 		{ "frobnicate", "Unknown command: frobnicate" },
 		{ "--worker-dir a", "Unknown command: --worker-dir" },
-		{ "reset-workspace x", "not available in this version" },
+		{ "relay", "not available in this version" },
+		{ "reset-workspace a b", "Usage: librechat-code reset" },
+		{ "reset-workspace --worker-dir a s", "unknown option" },
+		{ "exec --allow-workspace-writes -- a", "unknown option" },
+		{ "selftest x", "unexpected argument" },
+		{ "run --reset-workspace-quarantine", "needs a value" },
 		{ "run --worker-dir", "--worker-dir needs a value" },
 		{ "run --worker-dir=", "--worker-dir needs a value" },
 		{ "run --worker-dir --default-workspace", "needs a value" },
@@ -408,6 +413,8 @@ test_capabilities(void **state)
 		{ "SANDBOX_ENDPOINT", "http://h/", "sandbox endpoints" },
 		{ "SANDBOX_PROFILE", " ", "is invalid" },
 		{ "TMP_SIZE", "1K", "--tmp-size must be" },
+		{ "PROTECTED_PATHS", "", "PROTECTED_PATHS must be" },
+		{ "PROTECTED_PATHS", "Strict", "PROTECTED_PATHS must be" },
 		{ "TMP_SIZE", "2T", "--tmp-size must be" },
 		{ "TMP_SIZE", "99999999999G", "--tmp-size must be" },
 		{ "CA_FILE", "/nowhere/ca.pem", "LIBRECHAT_CODE_CA_FILE" },
@@ -427,8 +434,6 @@ test_capabilities(void **state)
 	    "concurrent workspace leases are not available in this version");
 	refused("run --worker-dir a --command-sandbox NATIVE-SRT",
 	    "must be native-srt or runtime");
-	refused("run --worker-dir a --reset-workspace-quarantine b",
-	    "not available in this version");
 	if (geteuid() != 0)
 		refused("run --worker-dir a --user x", "start as root");
 

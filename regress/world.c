@@ -96,6 +96,7 @@ worker_environment(struct world *w)
 		"LIBRECHAT_CODE_URL", "LIBRECHAT_CODE_WORKER_TOKEN" };
 	char *keep[3];
 	size_t i;
+	int anonymous = getenv("WITHOUT_WORKER_ID") != NULL;
 
 	for (i = 0; i < 3; i++) {
 		keep[i] = getenv(names[i]);
@@ -111,7 +112,8 @@ worker_environment(struct world *w)
 	    "/sbin:/bin",
 	    1);
 	setenv("LANG", "C.UTF-8", 1);
-	setenv("LIBRECHAT_CODE_WORKER_ID", WORKER, 1);
+	if (!anonymous)
+		setenv("LIBRECHAT_CODE_WORKER_ID", WORKER, 1);
 	setenv("PLANTED_SECRET", "must-not-arrive", 1);
 	for (i = 0; i < 3; i++) {
 		if (keep[i] != NULL)

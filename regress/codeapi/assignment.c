@@ -80,14 +80,6 @@ assignment_unclaim(struct assignment *a)
 	a->listed = a->claimed = a->acked = 0;
 }
 
-void
-assignment_requeue(struct assignment *a)
-{
-	assignment_unclaim(a);
-	a->listed = 1;
-	TAILQ_INSERT_HEAD(&a->worker->active, a, active);
-}
-
 /* Drops the record and releases the lock or slot. */
 static void
 drop(struct assignment *a)

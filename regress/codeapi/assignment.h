@@ -59,9 +59,6 @@ struct assignment *assignment_new(
     struct worker *, int lane, struct json *, int64_t expires);
 struct assignment *assignment_find(struct server *, const char *id);
 
-/* Puts delivered work back to the head of its queue (8.4). */
-void assignment_requeue(struct assignment *);
-
 /* Ends claim, acknowledgement and place in the queue. */
 void assignment_unclaim(struct assignment *);
 

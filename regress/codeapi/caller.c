@@ -172,6 +172,16 @@ limit_rate(struct server *srv, struct req *r)
 	return 1;
 }
 
+/* Chapter 17.3: 1 if the caller names a worker, which takes a claim. */
+static int
+names_worker(const struct req *r)
+{
+	const char *h;
+
+	h = req_header(r, "X-LibreChat-Code-Worker-ID");
+	return h != NULL && h[strspn(h, " \t")] != '\0';
+}
+
 void
 caller_execute(struct server *srv, struct req *r)
 {
@@ -179,7 +189,7 @@ caller_execute(struct server *srv, struct req *r)
 		return;
 	if (!request_valid(r->body))
 		req_error(r, 400, NULL, "the workspace request is not valid");
-	else if (req_header(r, "X-LibreChat-Code-Worker-ID") != NULL)
+	else if (names_worker(r))
 		req_error(r, 403, NULL, "the worker is not yours to choose");
 	else
 		caller_dispatch(

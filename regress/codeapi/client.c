@@ -86,11 +86,9 @@ send_all(int fd, const void *data, size_t len)
 }
 
 int
-http_send(int port, const char *method, const char *path, const char *headers,
-    const char *body)
+http_connect(int port)
 {
 	struct sockaddr_in sin;
-	struct buf b;
 	int fd;
 
 	memset(&sin, 0, sizeof(sin));
@@ -100,6 +98,17 @@ http_send(int port, const char *method, const char *path, const char *headers,
 	if ((fd = socket(AF_INET, SOCK_STREAM, 0)) == -1 ||
 	    connect(fd, (struct sockaddr *)&sin, sizeof(sin)) == -1)
 		err(1, "connect");
+	return fd;
+}
+
+int
+http_send(int port, const char *method, const char *path, const char *headers,
+    const char *body)
+{
+	struct buf b;
+	int fd;
+
+	fd = http_connect(port);
 	buf_init(&b);
 	buf_addf(&b,
 	    "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"

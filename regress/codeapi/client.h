@@ -56,6 +56,9 @@ void child_start(struct child *, const char *const *args);
 /* Ends it by SIGTERM; returns its exit status, or -1. */
 int child_stop(struct child *);
 
+/* A connection to the server; ends the test program if there is none. */
+int http_connect(int port);
+
 /* Sends a request and returns the socket. headers end with CRLF, or NULL. */
 int http_send(int port, const char *method, const char *path,
     const char *headers, const char *body);

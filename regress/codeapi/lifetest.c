@@ -254,6 +254,67 @@ quarantine(void)
 	tap_same(code, "WORKER_FENCED", "A: a replaced incarnation: code");
 }
 
+/* A rejection is only half of what ends a fence; a reset ends receipts. */
+static void
+halves(void)
+{
+	struct job j, next;
+	char code[64];
+	int caller;
+
+	client_incarnate(&worker);
+	tap_number(client_start(&worker, 2), 200, "halves: start");
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "halves");
+	tap_number(client_settle(
+		       &worker, &j, "rejected", "\"error\":\"not run\"", NULL),
+	    200, "halves: rejected");
+	expect_caller(caller, 422, "WORKSPACE_TOOL_REJECTED", "halves");
+	caller = caller_send(server.port, COMMAND "}");
+	client_lease(&worker, 0, 300, &next);
+	tap_same(next.id, "", "halves: the root is taken until the cleanup");
+	client_receipt(&worker, &j, "workspace-cleanup", "clean", NULL);
+	take(0, &next, "halves: after the cleanup");
+	job_free(&j);
+
+	tap_number(
+	    client_receipt(&worker, &next, "workspace-cleanup", "clean", NULL),
+	    200, "halves: cleanup before the settlement");
+	tap_number(
+	    client_settle(&worker, &next, "fulfilled", COMMAND_RESULT, NULL),
+	    200, "halves: then the settlement");
+	expect_caller(caller, 200, NULL, "halves: cleanup first");
+	job_free(&next);
+
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "halves: the fence has gone");
+	tap_number(client_receipt(&worker, &j, "quarantine", "unsure", NULL),
+	    200, "halves: quarantine");
+	expect_caller(
+	    caller, 422, "WORKSPACE_TOOL_REJECTED", "halves: quarantine");
+	tap_number(reset("native-workspace:second", NULL), 200,
+	    "halves: reset by the same incarnation");
+	tap_number(client_receipt(&worker, &j, "quarantine", "unsure", code),
+	    409, "halves: no receipt from before a reset");
+	tap_same(code, "ASSIGNMENT_FENCED", "halves: such a receipt: code");
+	job_free(&j);
+
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "halves: invalid result");
+	client_settle(&worker, &j, "fulfilled", "\"result\":{}", NULL);
+	expect_caller(caller, 502, "RESULT_INVALID", "halves: invalid result");
+	tap_number(
+	    client_receipt(&worker, &j, "workspace-cleanup", "clean", NULL),
+	    200, "halves: cleanup of an invalid result");
+	tap_number(reset("native-workspace:second", code), 503,
+	    "halves: an invalid result locks the root");
+	tap_number(client_receipt(&worker, &j, "quarantine", "unsure", NULL),
+	    200, "halves: quarantine frees the slot");
+	tap_number(reset("native-workspace:second", NULL), 200,
+	    "halves: reset at last");
+	job_free(&j);
+}
+
 /* Variant D, with short times. */
 static void
 killed(void)
@@ -285,6 +346,32 @@ killed(void)
 	job_free(&j);
 }
 
+/* What is refused while work is active: other slots, another identity. */
+static void
+during_work(void)
+{
+	struct job j;
+	char code[64];
+	int caller;
+
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "during work");
+	tap_number(
+	    client_register(&worker, 2, NULL), 200, "during work: heartbeat");
+	tap_number(client_register(&worker, 0, code), 503,
+	    "during work: another number of slots");
+	tap_same(code, "WORKER_BUSY", "during work: another number: code");
+	tap_ok(client_pair(&worker), "during work: a new pairing");
+	tap_number(
+	    client_settle(&worker, &j, "fulfilled", COMMAND_RESULT, code), 409,
+	    "during work: a settlement of another identity");
+	tap_same(code, "ASSIGNMENT_FENCED", "during work: settlement: code");
+	tap_number(client_receipt(&worker, &j, "quarantine", "x", code), 409,
+	    "during work: a receipt of another identity");
+	close(caller);
+	job_free(&j);
+}
+
 int
 main(void)
 {
@@ -300,7 +387,9 @@ main(void)
 	lost_answers();
 	disconnect();
 	quarantine();
+	halves();
 	killed();
+	during_work();
 	tap_number(child_stop(&server), 0, "SIGTERM ends the server cleanly");
 	return tap_done();
 }

@@ -8,6 +8,9 @@
 
 static int checks, failures;
 
+static int report(int, const char *, va_list)
+    __attribute__((__format__(__printf__, 2, 0)));
+
 static int
 report(int ok, const char *fmt, va_list ap)
 {

@@ -4,6 +4,8 @@
  */
 #include "config.h"
 
+#include <sys/socket.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +204,24 @@ test_queue(void)
 	job_free(&j);
 }
 
+/* 1 as soon as the server holds no lease request any more. */
+static int
+no_polls(void)
+{
+	struct answer a;
+	int tries, none;
+
+	for (none = tries = 0; tries < 100 && !none; tries++) {
+		http_receive(http_send(server.port, "GET",
+				 "/control/state?worker=w", NULL, NULL),
+		    &a);
+		none = a.status == 200 && strstr(a.body, "\"polls\":[]");
+		answer_free(&a);
+		usleep(10000);
+	}
+	return none;
+}
+
 static void
 test_lease_disconnect(void)
 {
@@ -211,6 +231,7 @@ test_lease_disconnect(void)
 	lease = client_lease_send(&worker, -1, 20000);
 	tap_number(control("wait", "{\"event\":\"leasing\"}"), 200, "leasing");
 	close(lease);
+	tap_ok(no_polls(), "a lease whose connection closed is forgotten");
 	caller = caller_send(server.port, RUN("primary"));
 	take(&j, "after a lost lease");
 	client_settle(&worker, &j, "fulfilled", RAN, NULL);
@@ -218,6 +239,29 @@ test_lease_disconnect(void)
 	job_free(&j);
 	tap_number(control("wait", "{\"event\":\"leasing\",\"timeoutMs\":50}"),
 	    408, "no lease waits");
+}
+
+/* A connection that is kept open, and closed by a restart. */
+static void
+test_keep_alive(void)
+{
+	static const char get[] = "GET /v1/health HTTP/1.1\r\nHost: a\r\n\r\n";
+	char text[512];
+	ssize_t n;
+	int fd;
+
+	fd = http_connect(server.port);
+	tap_ok(send(fd, get, strlen(get), 0) > 0 && http_pending(fd, 5000) &&
+		recv(fd, text, sizeof(text), 0) > 0,
+	    "keep-alive: first request");
+	tap_ok(send(fd, get, strlen(get), 0) > 0 && http_pending(fd, 5000) &&
+		recv(fd, text, sizeof(text), 0) > 0,
+	    "keep-alive: second request");
+	tap_ok(!http_pending(fd, 100), "keep-alive: stays open");
+	control("restart", "{\"memory\":true}");
+	n = http_pending(fd, 5000) ? recv(fd, text, sizeof(text), 0) : 1;
+	tap_ok(n <= 0, "keep-alive: closed by a restart");
+	close(fd);
 }
 
 static int
@@ -417,6 +461,7 @@ test_offline(void)
 	    "ASSIGNMENT_FENCED", "a fenced worker's settlement");
 	tap_number(client_cancelled(&worker, &j), 1,
 	    "a fenced worker's work is cancelled");
+	job_free(&j);
 	tap_number(client_lease(&worker, -1, 0, &j), 409,
 	    "a fenced worker's lease, while work is there");
 	close(caller);
@@ -454,6 +499,7 @@ main(void)
 	test_latency();
 	test_queue();
 	test_lease_disconnect();
+	test_keep_alive();
 	test_sandbox();
 	test_faults();
 	test_drop_after();
