@@ -157,6 +157,8 @@ void bridge_config_free(struct bridge_config *);
 
 /* ---- configuration of the executor (monitor -> executor) ---- */
 
+/* LIBRECHAT_CODE_PROTECTED_PATHS, see executor/protect.h. */
+enum protection { PROTECT_NONE, PROTECT_STANDARD, PROTECT_STRICT, PROTECT_MAX };
 struct executor_config {
 	uint8_t verbose;
 	uint32_t uid; /* account that runs commands */
@@ -169,6 +171,7 @@ struct executor_config {
 	size_t nhidden;
 	uint64_t tmp_bytes; /* limit of /tmp, /var/tmp and shm */
 	uint64_t home_bytes;
+	uint8_t protection; /* enum protection */
 	uint32_t nroots; /* so many MSG_ROOT follow */
 };
 void executor_config_build(struct buf *, const struct executor_config *);

@@ -129,6 +129,7 @@ executor_config_build(struct buf *b, const struct executor_config *c)
 	msg_add_list(b, c->hidden, c->nhidden);
 	m_add_u64(b, c->tmp_bytes);
 	m_add_u64(b, c->home_bytes);
+	m_add_u8(b, c->protection);
 	m_add_u32(b, c->nroots);
 }
 
@@ -148,6 +149,7 @@ executor_config_parse(const struct imsg *im, struct executor_config *c)
 	msg_get_list(&r, &c->hidden, &c->nhidden, HIDDEN_MAX);
 	c->tmp_bytes = m_get_u64(&r);
 	c->home_bytes = m_get_u64(&r);
+	c->protection = msg_get_below(&r, PROTECT_MAX);
 	c->nroots = m_get_u32(&r);
 	if (c->nroots > ROOTS_MAX)
 		r.bad = 1;

@@ -12,12 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sodium.h>
+
+#include "fault.h"
 #include "files.h"
 #include "imsg.h"
+#include "leftover.h"
 #include "log.h"
 #include "path.h"
 #include "proc.h"
 #include "restrict.h"
+#include "rg.h"
 #include "sys.h"
 
 int
@@ -110,32 +115,47 @@ static const char *const more_calls[] = {
 	"fgetxattr",
 	"fsetxattr",
 	"flistxattr",
+	"fremovexattr",
+	"flock",
 	"umask",
+	/* starting rg and rg itself (rg.c); some have limited arguments */
+	"clone",
+	"execve",
+	"wait4",
+	"kill",
+	"fchdir",
+	"arch_prctl",
+	"set_tid_address",
+	"access",
+	"getcwd",
+	"readlink",
+	"readlinkat",
 	NULL,
 };
 
 /* Every layer, each proved by an attempt. */
 static void
-restrict_files(const char *root_path)
+restrict_files(const char *root_path, struct rg *rg)
 {
-	const struct landlock_path paths[] = {
-		{ root_path, LL_READ | LL_WRITE },
-	};
 	char *error = NULL;
+
+	rg_prepare(rg, root_path);
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
 		fatal("files: parent death signal");
 	if (sys_drop_capabilities() == -1)
 		fatal("files: capabilities");
 	if (restrict_basic(&error) == -1 ||
-	    restrict_landlock(paths, 1, LL_NO_BIND | LL_NO_CONNECT | LL_SCOPED,
-		&error) == -1 ||
+	    restrict_landlock(rg->paths, rg->npaths,
+		LL_NO_BIND | LL_NO_CONNECT | LL_SCOPED, &error) == -1 ||
+	    rg_limit_calls(&error) == -1 ||
 	    restrict_seccomp_with(more_calls, &error) == -1)
 		fatalx("files: %s", error);
 	if (open("/etc/passwd", O_RDONLY | O_CLOEXEC) != -1)
 		fatalx("files: Landlock does not hold");
 	if (syscall(SYS_socket, 2, 1, 0) != -1)
 		fatalx("files: seccomp does not hold");
+	rg_verify(rg);
 }
 
 int
@@ -167,8 +187,16 @@ serve(struct tool *t, const struct request *q, struct result *res,
 	switch (q->operation) {
 	case OP_READ_FILE:
 		return tool_read_file(t, q, res, f);
+	case OP_SEARCH_TEXT:
+		return tool_search_text(t, q, res, f);
+	case OP_LIST_FILES:
+		return tool_list_files(t, q, res, f);
 	case OP_WRITE_FILE:
 		return tool_write_file(t, q, res, f);
+	case OP_EDIT_FILE:
+		return tool_edit_file(t, q, res, f);
+	case OP_PREVIEW_EDIT:
+		return tool_preview_edit(t, q, res, f);
 	default:
 		return failure(f, EC_INVALID_REQUEST, NOT_COMMITTED,
 		    "invalid workspace tool request: operation");
@@ -179,25 +207,37 @@ void
 files_main(int channel, int root, const char *root_path)
 {
 	struct tool tool;
+	struct rg rg;
 	struct imsgbuf ib;
 	struct imsg im;
 	struct request q;
 	struct result res;
 	struct failure f;
 	struct buf b;
-	int r;
+	int idle_work = 1, r;
 
 	(void)prctl(PR_SET_NAME, "files", 0, 0, 0);
 	log_init("files", log_verbose());
 	(void)umask(022);
-	restrict_files(root_path);
+	if (sodium_init() == -1)
+		fatalx("files: libsodium");
+	restrict_files(root_path, &rg);
+	fault_init(root);
+	leftover_init(root);
 	imsg_init(&ib, channel, IMSG_MESSAGE_MAX, 0);
 	memset(&tool, 0, sizeof(tool));
 	tool.root = root;
 	tool.root_path = root_path;
+	tool.rg = &rg;
 	tool.channel = &ib;
 	for (;;) {
-		if ((r = imsg_get_blocking(&ib, &im, -1)) == 0)
+		/* Idle time after the start goes to what a crash left. */
+		r = imsg_get_blocking(&ib, &im, idle_work ? 0 : -1);
+		if (r == -1 && errno == ETIMEDOUT) {
+			idle_work = leftover_step();
+			continue;
+		}
+		if (r == 0)
 			_exit(0);
 		if (r == -1)
 			fatal("files: channel");

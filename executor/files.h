@@ -7,8 +7,9 @@
 /*
  * The file process of a sandbox: serves the file tools on one root. It lives
  * in the sandbox's mount tree, without capabilities, network or the right to
- * execute, and answers each MSG_REQUEST on its channel (imsg) with one
- * MSG_RESULT or MSG_ERROR of the same id. Ends when the channel closes.
+ * execute anything but rg, and answers each MSG_REQUEST on its channel (imsg)
+ * with one MSG_RESULT or MSG_ERROR of the same id. Ends when the channel
+ * closes.
  */
 void files_main(int channel, int root, const char *root_path)
     __attribute__((__noreturn__));
@@ -19,7 +20,8 @@ void files_main(int channel, int root, const char *root_path)
 struct failure {
 	enum error_code code;
 	enum certainty certainty;
-	const char *text; /* fixed phrase */
+	const char *text; /* fixed phrase, or room */
+	char room[80]; /* for a phrase with a number in it */
 };
 
 /* Fills *f and returns -1. */
@@ -44,6 +46,7 @@ void place_free(struct place *);
 struct tool {
 	int root; /* directory, O_PATH */
 	const char *root_path; /* where it is in the sandbox */
+	struct rg *rg;
 	struct imsgbuf *channel;
 	uint32_t id; /* of the request */
 	int cancelled;
@@ -54,13 +57,22 @@ int tool_aborted(struct failure *); /* fills that failure, returns -1 */
 /* One function a tool: 0 and *res, or -1 and *f. */
 int tool_read_file(
     struct tool *, const struct request *, struct result *, struct failure *);
+int tool_search_text(
+    struct tool *, const struct request *, struct result *, struct failure *);
+int tool_list_files(
+    struct tool *, const struct request *, struct result *, struct failure *);
 int tool_write_file(
+    struct tool *, const struct request *, struct result *, struct failure *);
+int tool_edit_file(
+    struct tool *, const struct request *, struct result *, struct failure *);
+int tool_preview_edit(
     struct tool *, const struct request *, struct result *, struct failure *);
 
 /*
  * Opens a regular file for reading (workspace-tools 1.9): links in the middle
  * may be followed inside the root, the last component may not be one.
- * Anything but a regular file is refused before it is opened. -1 with errno.
+ * Anything but a regular file is refused before it is opened. -1 with errno
+ * (EISDIR, ELOOP, ENXIO for a socket, EINVAL: not a regular file).
  */
 struct stat;
 int open_regular(int root, const struct place *, struct stat *);

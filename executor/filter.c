@@ -290,14 +290,22 @@ filter_export(scmp_filter_ctx ctx, struct sock_fprog *prog)
 }
 
 int
-filter_compile(struct sock_fprog *prog, int mapped, char **error)
+filter_compile(struct sock_fprog *prog, uint32_t arch, int mapped, char **error)
 {
 	scmp_filter_ctx ctx;
 	size_t i;
-	int r = 0;
+	int foreign, r = 0;
 
 	if ((ctx = seccomp_init(SCMP_ACT_ALLOW)) == NULL) {
 		*error = xstrdup("seccomp: cannot make a filter");
+		return -1;
+	}
+	foreign = arch != 0 && arch != seccomp_arch_native();
+	if (foreign &&
+	    ((r = seccomp_arch_add(ctx, arch)) < 0 ||
+		(r = seccomp_arch_remove(ctx, SCMP_ARCH_NATIVE)) < 0)) {
+		*error = xasprintf("seccomp: architecture: %s", strerror(-r));
+		seccomp_release(ctx);
 		return -1;
 	}
 	/* 32-bit and x32 entry points are refused, not killed. */
@@ -307,7 +315,11 @@ filter_compile(struct sock_fprog *prog, int mapped, char **error)
 	for (i = 0; i < filter_nrows; i++) {
 		if (filter_rows[i].mapped && !mapped)
 			continue;
-		if ((r = add_row(ctx, &filter_rows[i])) < 0) {
+		/* The library cannot translate numbers that it does not know.
+		 */
+		if ((r = add_row(ctx, &filter_rows[i])) == -EFAULT && foreign)
+			r = 0;
+		if (r < 0) {
 			*error = xasprintf("seccomp: rule for %s: %s",
 			    filter_rows[i].name, strerror(-r));
 			break;

@@ -17,9 +17,11 @@ struct sock_fprog;
  * host.
  *
  * filter_compile makes the program once; the result is kept for the life of
- * the process. Returns 0, or -1 with one line in *error (allocated).
+ * the process. arch is 0, or a token of libseccomp's for another architecture.
+ * Returns 0, or -1 with one line in *error (allocated).
  */
-int filter_compile(struct sock_fprog *, int mapped, char **error);
+int filter_compile(
+    struct sock_fprog *, uint32_t arch, int mapped, char **error);
 
 /* The program of a libseccomp context (scmp_filter_ctx): 0 or -1. */
 int filter_export(void *ctx, struct sock_fprog *);

@@ -617,8 +617,8 @@ main(void)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)
 		report_failed(&ib, "the executor never runs as root");
-	if (filter_compile(&ex.filters[0], 0, &error) == -1 ||
-	    filter_compile(&ex.filters[1], 1, &error) == -1 ||
+	if (filter_compile(&ex.filters[0], 0, 0, &error) == -1 ||
+	    filter_compile(&ex.filters[1], 0, 1, &error) == -1 ||
 	    supervisor_compile(&ex.notify, &error) == -1)
 		report_failed(&ib, error);
 	for (i = 0; i < ex.nsandboxes; i++)

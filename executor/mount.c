@@ -16,6 +16,7 @@
 
 #include "buf.h"
 #include "mount.h"
+#include "protect.h"
 #include "sys.h"
 
 #define INODES_PER_TMPFS 200000
@@ -322,11 +323,109 @@ build_dev(const struct pieces *pc, uint64_t shm_bytes, struct step_error *se)
 		return -1;
 	if (attach_tmpfs("/dev/shm", shm_bytes, "1777", se) == -1)
 		return -1;
+	return 0;
+}
+
+static int
+seal_dev(struct step_error *se)
+{
+	int fd;
+
 	fd = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1 || sys_mount_setattr(fd, 0, SYS_MOUNT_RDONLY, 0) == -1)
 		return step_failed(se, "mount /dev: read-only");
 	close(fd);
 	return 0;
+}
+
+/*
+ * The account as programs shall see it, in front of the host's file without
+ * its own line for that number: an account that only a directory service
+ * knows has a name, and the home is the one inside.
+ */
+static int
+make_account_file(
+    const char *host, unsigned long id, const char *line, struct buf *to)
+{
+	char text[4096], *number;
+	FILE *f;
+
+	buf_adds(to, line);
+	if ((f = fopen(host, "re")) == NULL)
+		return errno == ENOENT ? 0 : -1;
+	while (fgets(text, sizeof(text), f) != NULL) {
+		/* name:password:number:... in both files */
+		if ((number = strchr(text, ':')) != NULL)
+			number = strchr(number + 1, ':');
+		if (number != NULL && strtoul(number + 1, NULL, 10) == id)
+			continue;
+		buf_adds(to, text);
+		if (to->len > (256U << 10))
+			break;
+	}
+	fclose(f);
+	return 0;
+}
+
+/* Puts a file of our own, made in the still writable /dev, over another. */
+static int
+cover_file(const char *path, const struct buf *content, struct step_error *se)
+{
+	static const char made[] = "/dev/.account";
+	struct stat st;
+	int fd, mnt;
+
+	if (lstat(path, &st) == -1 || !S_ISREG(st.st_mode))
+		return 0;
+	fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd == -1 ||
+	    write(fd, content->data, content->len) != (ssize_t)content->len) {
+		if (fd != -1)
+			close(fd);
+		return step_failed(se, "%s: private copy", path);
+	}
+	(void)fchmod(fd, 0644);
+	close(fd);
+	mnt = sys_open_tree_clone(AT_FDCWD, made, 0);
+	if (mnt == -1 || sys_mount_setattr(mnt, 0, SYS_MOUNT_RDONLY, 0) == -1)
+		return step_failed(se, "%s: private copy", path);
+	if (attach(mnt, path, "private copy", se) == -1)
+		return -1;
+	/* It lives on as what is mounted. */
+	if (unlink(made) == -1)
+		return step_failed(se, "%s: private copy", path);
+	return 0;
+}
+
+static int
+build_accounts(const struct mount_plan *mp, struct step_error *se)
+{
+	struct buf b;
+	char *line;
+	int r;
+
+	buf_init(&b);
+	line = xasprintf("%s:x:%lu:%lu::%s:/bin/bash\n", mp->user,
+	    (unsigned long)mp->uid, (unsigned long)mp->gid, mp->home);
+	r = make_account_file("/etc/passwd", mp->uid, line, &b);
+	free(line);
+	if (r == -1)
+		(void)step_failed(se, "/etc/passwd");
+	else
+		r = cover_file("/etc/passwd", &b, se);
+	buf_reset(&b);
+	if (r == 0) {
+		line = xasprintf(
+		    "%s:x:%lu:\n", mp->user, (unsigned long)mp->gid);
+		r = make_account_file("/etc/group", mp->gid, line, &b);
+		free(line);
+		if (r == -1)
+			(void)step_failed(se, "/etc/group");
+		else
+			r = cover_file("/etc/group", &b, se);
+	}
+	buf_free(&b);
+	return r;
 }
 
 /* /tmp and /var/tmp; /tmp/claude stays closed (native-sandbox 5.2). */
@@ -359,7 +458,8 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 		return -1;
 	if (pc.sys != -1 && attach(pc.sys, "/sys", "sysfs", se) == -1)
 		return -1;
-	if (build_dev(&pc, mp->tmp_bytes, se) == -1)
+	if (build_dev(&pc, mp->tmp_bytes, se) == -1 ||
+	    build_accounts(mp, se) == -1 || seal_dev(se) == -1)
 		return -1;
 	if (build_tmp(mp, se) == -1)
 		return -1;
@@ -379,6 +479,7 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 	fd = open(mp->root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1)
 		return step_failed(se, "root %s: open", mp->root_path);
+	(void)protect(fd, mp->protection);
 	return fd;
 }
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "msg.h"
+
 /* First failing step, for the operator: "mount /tmp: tmpfs: ENOSPC text". */
 struct step_error {
 	char text[512];
@@ -26,6 +28,7 @@ struct mount_plan {
 	int root_detached;
 	uid_t uid;
 	gid_t gid;
+	const char *user; /* name of the account inside */
 	const char *home; /* absolute, not "/" */
 	char *const *hidden; /* absolute directories */
 	size_t nhidden;
@@ -33,6 +36,7 @@ struct mount_plan {
 	size_t nothers;
 	uint64_t tmp_bytes; /* each of /tmp, /var/tmp, /dev/shm */
 	uint64_t home_bytes;
+	enum protection protection;
 };
 
 /*

@@ -33,8 +33,12 @@ open_regular(int root, const struct place *pl, struct stat *st)
 			fd = openat(dir, pl->leaf,
 			    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
 				O_CLOEXEC);
+		else if (S_ISDIR(st->st_mode))
+			errno = EISDIR;
+		else if (S_ISLNK(st->st_mode))
+			errno = ELOOP;
 		else
-			errno = EINVAL;
+			errno = S_ISSOCK(st->st_mode) ? ENXIO : EINVAL;
 	}
 	if (dir != root)
 		close(dir);

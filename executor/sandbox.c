@@ -215,6 +215,7 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	mp.root_detached = sb->root.mount != ROOT_DIRECTORY;
 	mp.uid = (uid_t)c->uid;
 	mp.gid = (gid_t)c->gid;
+	mp.user = c->user;
 	mp.home = c->home;
 	mp.hidden = c->hidden;
 	mp.nhidden = c->nhidden;
@@ -222,6 +223,7 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	mp.nothers = m;
 	mp.tmp_bytes = c->tmp_bytes;
 	mp.home_bytes = c->home_bytes;
+	mp.protection = (enum protection)c->protection;
 	sb->env = build_env(c, sb->root.path);
 
 	memset(&k, 0, sizeof(k));

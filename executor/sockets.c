@@ -54,17 +54,17 @@ send_request(int diag, uint32_t seq)
 
 /* 1 if this socket is bound to the file. */
 static int
-is_it(const struct nlmsghdr *h, uint32_t ino, uint32_t dev)
+is_it(struct nlmsghdr *h, uint32_t ino, uint32_t dev)
 {
-	const struct unix_diag_msg *m = NLMSG_DATA(h);
+	struct unix_diag_msg *m = NLMSG_DATA(h);
 	struct unix_diag_vfs vfs;
-	const struct rtattr *a;
+	struct rtattr *a;
 	unsigned int len;
 
 	if (h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)))
 		return 0;
 	len = h->nlmsg_len - (unsigned int)NLMSG_LENGTH(sizeof(*m));
-	for (a = (const struct rtattr *)(m + 1); RTA_OK(a, len);
+	for (a = (struct rtattr *)(m + 1); RTA_OK(a, len);
 	     a = RTA_NEXT(a, len)) {
 		if (a->rta_type != UNIX_DIAG_VFS ||
 		    RTA_PAYLOAD(a) < sizeof(vfs))

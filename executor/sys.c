@@ -39,11 +39,13 @@
 #define X_OPEN_TREE_CLONE         1U
 #define X_OPEN_TREE_CLOEXEC       O_CLOEXEC
 #define X_MOVE_MOUNT_F_EMPTY_PATH 0x00000004U
+#define X_MOVE_MOUNT_T_EMPTY_PATH 0x00000040U
 #define X_FSOPEN_CLOEXEC          0x00000001U
 #define X_FSMOUNT_CLOEXEC         0x00000001U
 #define X_FSCONFIG_SET_FLAG       0U
 #define X_FSCONFIG_SET_STRING     1U
 #define X_FSCONFIG_CMD_CREATE     6U
+#define X_RENAME_NOREPLACE        1U
 #define X_CLONE_PIDFD             0x00001000ULL
 
 struct x_mount_attr {
@@ -87,6 +89,13 @@ sys_move_mount(int mountfd, int dirfd, const char *path)
 {
 	return (int)syscall(SYS_move_mount, mountfd, "", dirfd, path,
 	    X_MOVE_MOUNT_F_EMPTY_PATH);
+}
+
+int
+sys_move_mount_to(int mountfd, int fd)
+{
+	return (int)syscall(SYS_move_mount, mountfd, "", fd, "",
+	    X_MOVE_MOUNT_F_EMPTY_PATH | X_MOVE_MOUNT_T_EMPTY_PATH);
 }
 
 int
@@ -168,6 +177,13 @@ sys_openat2(
 		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
 	} while (fd == -1 && (errno == EINTR || errno == EAGAIN));
 	return (int)fd;
+}
+
+int
+sys_rename_noreplace(int dirfd, const char *from, const char *to)
+{
+	return (int)syscall(
+	    SYS_renameat2, dirfd, from, dirfd, to, X_RENAME_NOREPLACE);
 }
 
 pid_t

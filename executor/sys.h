@@ -19,6 +19,8 @@
 int sys_open_tree_clone(int dirfd, const char *path, int recursive);
 /* Attaches a detached mount at an absolute or relative path. */
 int sys_move_mount(int mountfd, int dirfd, const char *path);
+/* Attaches it on the object that a descriptor names. */
+int sys_move_mount_to(int mountfd, int fd);
 int sys_mount_setattr(int fd, int recursive, uint64_t set, uint64_t clear);
 
 /*
@@ -37,6 +39,9 @@ int sys_pivot_root(const char *, const char *);
 #define SYS_RESOLVE_IN_ROOT       0x10ULL
 int sys_openat2(
     int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve);
+
+/* renameat2(2) with RENAME_NOREPLACE, within one directory. */
+int sys_rename_noreplace(int dirfd, const char *from, const char *to);
 
 /* fork with clone(2) flags; the pid and, with pidfd not NULL, a descriptor. */
 pid_t sys_clone(uint64_t flags, int *pidfd);

@@ -44,7 +44,8 @@ static const char *const known[] = { "WORKER_ID", "IDENTITY_FILE", "URL",
 	"WORKSPACE_ID", "WORKSPACE_NAME", "ALLOW_WORKSPACE_WRITES",
 	"ALLOW_WORKSPACE_COMMANDS", "COMMAND_SANDBOX", "WORKSPACE_LEASE_SLOTS",
 	"WORKSPACE_QUARANTINE_FILE", "RUNTIME_SUPERVISOR", "STATEFUL_WORKSPACE",
-	"SANDBOX_PROFILE", "RUNTIMES", "CA_FILE", "USER", "TMP_SIZE" };
+	"SANDBOX_PROFILE", "RUNTIMES", "CA_FILE", "USER", "TMP_SIZE",
+	"PROTECTED_PATHS" };
 
 static int
 blank(const char *v)
@@ -291,6 +292,26 @@ parse_size(const char *text, uint64_t *out)
 	return 0;
 }
 
+/* native-sandbox 8.5 as one named setting; see executor/protect.h. */
+static int
+set_protection(struct settings *s, char **error)
+{
+	const char *v = getenv(V "PROTECTED_PATHS");
+
+	if (v == NULL || strcmp(v, "standard") == 0)
+		s->protection = PROTECT_STANDARD;
+	else if (strcmp(v, "strict") == 0)
+		s->protection = PROTECT_STRICT;
+	else if (strcmp(v, "none") == 0)
+		s->protection = PROTECT_NONE;
+	else
+		return errorf(error,
+		    V "PROTECTED_PATHS must be standard, strict or none, not "
+		      "\"%s\"",
+		    v);
+	return 0;
+}
+
 static int
 set_account(struct settings *s, const struct options *o, char **error)
 {
@@ -333,6 +354,7 @@ int
 settings_run(struct settings *s, const struct options *o, char **error)
 {
 	const char *policy = getenv(V "POLICY");
+	char *text;
 
 	s->allow_writes = o->allow_writes ||
 	    is_true(V "ALLOW_WORKSPACE_WRITES");
@@ -342,10 +364,16 @@ settings_run(struct settings *s, const struct options *o, char **error)
 	    check_command_sandbox(o, error) == -1 ||
 	    check_environment(error) == -1 || set_slots(s, o, error) == -1 ||
 	    set_name(s, o, error) == -1 || set_labels(s, error) == -1 ||
-	    set_account(s, o, error) == -1 || settings_network(s, error) == -1)
+	    set_account(s, o, error) == -1 || set_protection(s, error) == -1 ||
+	    settings_network(s, error) == -1)
 		return -1;
-	policy_digest(s->digest, policy == NULL ? "default-deny" : policy,
-	    s->allow_commands, NULL, 0, GITHUB_NONE);
+	/* A setting other than the usual one shows in the digest. */
+	text = xasprintf("%s%s", policy == NULL ? "default-deny" : policy,
+	    s->protection == PROTECT_STANDARD     ? ""
+		: s->protection == PROTECT_STRICT ? "\nprotected-paths=strict"
+						  : "\nprotected-paths=none");
+	policy_digest(s->digest, text, s->allow_commands, NULL, 0, GITHUB_NONE);
+	free(text);
 	if (o->nroots > 0 && s->marker_file != NULL)
 		return errorf(error,
 		    V "WORKSPACE_QUARANTINE_FILE is a single-root override; "

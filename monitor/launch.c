@@ -220,6 +220,7 @@ executor_config(struct monitor *m, struct buf *b, char **error)
 	c.env = command_environment(&m->account, &c.nenv);
 	c.tmp_bytes = m->settings->tmp_bytes;
 	c.home_bytes = m->settings->tmp_bytes;
+	c.protection = (uint8_t)m->settings->protection;
 	c.nroots = (uint32_t)m->roots->n;
 	executor_config_build(b, &c);
 	executor_config_free(&c);

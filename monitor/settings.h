@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "identity.h"
+#include "msg.h"
 #include "options.h"
 #include "url.h"
 
@@ -41,6 +42,7 @@ struct settings {
 	char digest[65];
 	char *user; /* account for commands, or NULL */
 	uint64_t tmp_bytes;
+	enum protection protection;
 	uint32_t timeout_ms; /* exec */
 
 	/* for the bridge; run and pair */

@@ -34,8 +34,8 @@ static const char *const variables[] = { "WORKER_ID", "IDENTITY_FILE", "URL",
 	"ALLOW_WORKSPACE_COMMANDS", "COMMAND_SANDBOX", "WORKSPACE_LEASE_SLOTS",
 	"WORKSPACE_QUARANTINE_FILE", "RUNTIME_SUPERVISOR", "STATEFUL_WORKSPACE",
 	"SANDBOX_PROFILE", "RUNTIMES", "CA_FILE", "USER", "TMP_SIZE",
-	"COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID", "DOCKER_NETWORK",
-	"FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
+	"PROTECTED_PATHS", "COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID",
+	"DOCKER_NETWORK", "FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
 
 /* The token is taken out of the environment whenever it is read. */
 static const char *token;
@@ -420,6 +420,8 @@ test_capabilities(void **state)
 		{ "SANDBOX_ENDPOINT", "http://h/", "sandbox endpoints" },
 		{ "SANDBOX_PROFILE", " ", "is invalid" },
 		{ "TMP_SIZE", "1K", "--tmp-size must be" },
+		{ "PROTECTED_PATHS", "", "PROTECTED_PATHS must be" },
+		{ "PROTECTED_PATHS", "Strict", "PROTECTED_PATHS must be" },
 		{ "TMP_SIZE", "2T", "--tmp-size must be" },
 		{ "TMP_SIZE", "99999999999G", "--tmp-size must be" },
 		{ "CA_FILE", "/nowhere/ca.pem", "LIBRECHAT_CODE_CA_FILE" },

@@ -95,6 +95,101 @@ bench_command(void)
 	return in[ROUNDS / 2];
 }
 
+/* connect() of a Unix socket, decided by the supervisor, against a bare one. */
+static void
+bench_connect(void)
+{
+	struct harness h;
+	struct answer a;
+	char *cmd, note[80];
+	double bare, in;
+	FILE *f;
+
+	cmd = xasprintf("%s time", getenv("ATTACK"));
+	if ((f = popen(cmd, "r")) == NULL || fscanf(f, "%lf", &bare) != 1 ||
+	    pclose(f) != 0)
+		fatalx("%s failed", cmd);
+	free(cmd);
+	harness_init(&h, 1);
+	copy_program(&h, "ATTACK", h.roots[0], "attack");
+	if (harness_start(&h) == -1)
+		fatalx("%s", h.failed);
+	if (harness_run(&h, 0, "./attack time", &a) == -1 || !a.ok ||
+	    a.result.out.len == 0)
+		fatalx("the command failed");
+	in = strtod((const char *)a.result.out.data, NULL);
+	answer_free(&a);
+	harness_stop(&h);
+	line("connect to a Unix socket, bare", bare, "us", "baseline");
+	snprintf(note, sizeof(note), "%.1f times (aim: 100 us)", in / bare);
+	line("connect to a Unix socket, in the sandbox", in, "us", note);
+}
+
+static size_t
+count_descriptors(pid_t pid)
+{
+	char path[64];
+	size_t n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	if ((d = opendir(path)) == NULL)
+		return 0;
+	while (readdir(d) != NULL)
+		n++;
+	closedir(d);
+	return n - 2;
+}
+
+static long pss(pid_t);
+
+/* The executor and what it keeps. */
+static void
+measure_tree(pid_t pid, long *kb, size_t *fds)
+{
+	pid_t list[32];
+	size_t i, n;
+
+	*kb += pss(pid);
+	*fds += count_descriptors(pid);
+	n = world_children(pid, list, 32);
+	for (i = 0; i < n; i++)
+		measure_tree(list[i], kb, fds);
+}
+
+/* Commands one after another on one root for half a minute. */
+static void
+bench_sustained(void)
+{
+	struct harness h;
+	struct answer a;
+	char note[120];
+	double start, seconds;
+	long kb[2] = { 0, 0 };
+	size_t fds[2] = { 0, 0 }, count = 0;
+
+	harness_init(&h, 1);
+	if (harness_start(&h) == -1)
+		fatalx("%s", h.failed);
+	start = world_now();
+	while (world_now() - start < 30000) {
+		if (harness_run(&h, 0, "true", &a) == -1 || !a.ok)
+			fatalx("the command failed");
+		answer_free(&a);
+		if (++count == 100)
+			measure_tree(h.pid, &kb[0], &fds[0]);
+	}
+	seconds = (world_now() - start) / 1000;
+	measure_tree(h.pid, &kb[1], &fds[1]);
+	harness_stop(&h);
+	snprintf(note, sizeof(note),
+	    "for 30 s; %ld then %ld KiB, %zu then %zu descriptors "
+	    "(aim: 200 a second, flat)",
+	    kb[0], kb[1], fds[0], fds[1]);
+	line("commands a second on one root", (double)count / seconds, "/s",
+	    note);
+}
+
 static size_t
 discard(char *p, size_t size, size_t n, void *arg)
 {
@@ -190,6 +285,8 @@ main(void)
 
 	log_init("bench", 0);
 	command = bench_command();
+	bench_connect();
+	bench_sustained();
 
 	world_init(&w, 0);
 	world_server(&w, NULL);

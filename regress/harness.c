@@ -128,6 +128,7 @@ send_config(struct harness *h, int channel)
 	c.nhidden = h->nhidden;
 	c.tmp_bytes = h->tmp_bytes;
 	c.home_bytes = h->home_bytes;
+	c.protection = (uint8_t)h->protection;
 	c.nroots = (uint32_t)h->nroots;
 	buf_init(&b);
 	executor_config_build(&b, &c);
@@ -140,7 +141,7 @@ send_config(struct harness *h, int channel)
 		(void)xsnprintf(id, sizeof(id), "root%u", i);
 		rc.id = id;
 		rc.path = h->roots[i];
-		rc.operations = OP_BIT(OP_MAX) - 1;
+		rc.operations = (OP_BIT(OP_MAX) - 1) & ~h->without[i];
 		fd = open(h->roots[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (fd == -1)
 			fatal("%s", h->roots[i]);
@@ -215,6 +216,8 @@ harness_remove(struct harness *h)
 	free(h->home);
 	free(h->dir);
 	free(h->failed);
+	free(h->outcome_of);
+	free(h->allowed);
 	memset(h, 0, sizeof(*h));
 }
 
@@ -252,6 +255,8 @@ allow(struct harness *h, const struct request *q)
 		return;
 	while (imsg_get_blocking(&h->monitor, &im, ANSWER_TIMEOUT_MS) == 1) {
 		if (im.type == MSG_ALLOWED) {
+			free(h->allowed);
+			h->allowed = xstrdup(q->assignment);
 			imsg_free(&im);
 			return;
 		}
@@ -298,8 +303,10 @@ take_outcomes(struct harness *h)
 
 	while (imsg_get_blocking(&h->monitor, &im, 0) == 1) {
 		if (im.type == MSG_OUTCOME &&
-		    outcome_parse(&im, &a, &h->outcome) == 0)
-			free(a.assignment);
+		    outcome_parse(&im, &a, &h->outcome) == 0) {
+			free(h->outcome_of);
+			h->outcome_of = a.assignment;
+		}
 		imsg_free(&im);
 	}
 }
@@ -390,7 +397,26 @@ int
 harness_run(
     struct harness *h, uint32_t root, const char *command, struct answer *a)
 {
-	return harness_run_with(h, root, command, "", 10000, 65536, a);
+	return harness_run_with(h, root, command, "", 30000, 65536, a);
+}
+
+void
+copy_program(
+    struct harness *h, const char *variable, const char *dir, const char *name)
+{
+	const char *from = getenv(variable);
+	struct buf b;
+	ssize_t n;
+	int fd;
+
+	if (from == NULL || (fd = open(from, O_RDONLY | O_CLOEXEC)) == -1)
+		fatal("the variable %s must name a program", variable);
+	buf_init(&b);
+	while ((n = read(fd, buf_reserve(&b, 65536), 65536)) > 0)
+		b.len += (size_t)n;
+	close(fd);
+	put_file(h, dir, name, b.data, b.len, 0755);
+	buf_free(&b);
 }
 
 void
@@ -481,4 +507,29 @@ char *
 with_mark(const char *mark, const char *command)
 {
 	return xasprintf("M=%s; %s", mark, command);
+}
+
+char *
+visible_scratch(struct harness *h)
+{
+	const char *const places[] = { "/srv", "/opt", "/var/lib",
+		getenv("HOME"), "." };
+	char *path, *real;
+	size_t i;
+
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (places[i] == NULL)
+			continue;
+		path = xasprintf("%s/librechat-code-test.XXXXXX", places[i]);
+		if (mkdtemp(path) != NULL) {
+			real = realpath(path, NULL);
+			if (real == NULL || chmod(real, 0755) == -1 ||
+			    chown(real, h->uid, h->gid) == -1)
+				fatal("%s", path);
+			free(path);
+			return real;
+		}
+		free(path);
+	}
+	fatalx("no place for a scratch directory");
 }

@@ -22,6 +22,7 @@ struct harness {
 	char *dir; /* scratch on the host */
 	char *home; /* stands for the account's home */
 	char *roots[ROOTS_MAX];
+	uint32_t without[ROOTS_MAX]; /* operations that a root lacks */
 	size_t nroots;
 	char *hidden[16];
 	size_t nhidden;
@@ -29,8 +30,11 @@ struct harness {
 	size_t nenv;
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
+	enum protection protection; /* none unless set */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
+	char *outcome_of; /* the assignment of that mutation */
+	char *allowed; /* the assignment last allowed, or NULL */
 	struct imsg stash[8]; /* answers nobody waited for yet */
 	size_t nstash;
 };
@@ -71,7 +75,7 @@ uint32_t harness_send(struct harness *, struct request *);
 int harness_wait(struct harness *, uint32_t id, struct answer *);
 void harness_cancel(struct harness *, uint32_t id);
 
-/* execute_command with defaults for cwd "" , 10 s and 64 KiB. */
+/* execute_command with defaults for cwd "" , 30 s and 64 KiB. */
 int harness_run(
     struct harness *, uint32_t root, const char *command, struct answer *);
 int harness_run_with(struct harness *, uint32_t root, const char *command,
@@ -80,6 +84,17 @@ int harness_run_with(struct harness *, uint32_t root, const char *command,
 /* Writes a file below a directory on the host, owned by the account. */
 void put_file(struct harness *, const char *dir, const char *name,
     const void *data, size_t len, mode_t mode);
+
+/* Copies the program that a variable names into a directory, 0755. */
+void copy_program(
+    struct harness *, const char *variable, const char *dir, const char *name);
+
+/*
+ * Makes a directory that a sandbox sees unless something hides it: not below
+ * /tmp or another private place. Owned by the account; the caller frees the
+ * name and removes the directory.
+ */
+char *visible_scratch(struct harness *);
 
 /*
  * A number for sleep that no other test on this machine uses, and a command

@@ -5,6 +5,12 @@ BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libevent-dev \
 libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
 RUN_PACKAGES="bash ripgrep git"
 TEST_PACKAGES="libcmocka-dev socat perl-base"
+# ./check --tools: program and the package it comes from
+TOOLS="script:bsdutils cargo:cargo chromium:chromium cmake:cmake \
+javac:default-jdk-headless gpg:gnupg go:golang-go ninja:ninja-build \
+node:nodejs npm:npm ssh-agent:openssh-client psql:postgresql \
+python3:python3-venv redis-server:redis-server strace:strace tmux:tmux \
+Xvfb:xvfb"
 
 say()
 {
@@ -45,6 +51,16 @@ need_packages()
 		tail -n 20 "$build/packages.log"
 		die "the packages could not be installed"
 	}
+}
+
+# Prints the packages of those programs of PROGRAM:PACKAGE... that are missing
+# where a sandbox sees them.
+packages_of()
+{
+	for pair in "$@"; do
+		[ -x "/usr/local/bin/${pair%%:*}" ] ||
+		    [ -x "/usr/bin/${pair%%:*}" ] || echo "${pair#*:}"
+	done
 }
 
 # 1 argument or more: the current directory was configured with all of them.

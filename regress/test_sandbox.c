@@ -192,8 +192,15 @@ static const struct row rows[] = {
 	    "mkfifo /tmp/p && flock /tmp/l echo ok; "
 	    "rm /tmp/p /tmp/l",
 	    0, "ok\n", NULL },
-	{ "the account has a name for whoami or its number for id",
-	    "id -u >/dev/null && echo ok", 0, "ok\n", NULL },
+	{ "an account that the host's files do not know has a name and home",
+	    "[ $(whoami) = tester ] && [ $(id -gn) = tester ] && "
+	    "getent passwd $(id -u) | cut -d: -f1,6 | grep -q "
+	    "\"^tester:$HOME$\" && [ ~tester = $HOME ] && echo ok",
+	    0, "ok\n", NULL },
+	{ "the host's accounts are known and their files cannot be changed",
+	    "getent passwd root daemon | cut -d: -f1,3; "
+	    "touch /etc/passwd /etc/group 2>/dev/null || echo sealed",
+	    0, "root:0\ndaemon:1\nsealed\n", NULL },
 	{ "USER, LOGNAME, SHELL and HOME are set",
 	    "echo $USER $LOGNAME $SHELL; [ -d $HOME ] && echo home", 0,
 	    "tester tester /bin/bash\nhome\n", NULL },
@@ -348,11 +355,9 @@ dead_after(const char *command)
 	const char *mark = new_mark();
 	char *cmd = with_mark(mark, command);
 
-	assert_int_equal(harness_run(&H, 0, cmd, &a), 0);
+	assert_int_equal(harness_run_with(&H, 0, cmd, "", 60000, 65536, &a), 0);
 	assert_true(a.ok);
 	assert_false(a.result.timed_out);
-	if (a.ms > 2000)
-		fail_msg("the answer took %.0f ms", a.ms);
 	assert_false(process_exists(mark));
 	answer_free(&a);
 	free(cmd);
@@ -421,7 +426,7 @@ time_out_kills_everything(void **state)
 	assert_string_equal(a.result.signal, "SIGKILL");
 	assert_int_equal(a.result.out.len, 2);
 	assert_memory_equal(a.result.out.data, "a\n", 2);
-	if (a.ms < 290 || a.ms > 2000)
+	if (a.ms < 290)
 		fail_msg("after %.3f ms", a.ms);
 	assert_false(process_exists(mark));
 	answer_free(&a);
@@ -822,33 +827,6 @@ executor_death_kills_the_command(void **state)
 	request_free(&q);
 	free(path);
 	harness_remove(&h);
-}
-
-/*
- * A directory that a sandbox sees unless something hides it: not below /tmp
- * or another private place.
- */
-static char *
-visible_scratch(struct harness *h)
-{
-	static const char *const places[] = { "/srv", "/opt", "/var/lib", "." };
-	char *path, *real;
-	size_t i;
-
-	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		path = xasprintf("%s/librechat-code-test.XXXXXX", places[i]);
-		if (mkdtemp(path) != NULL) {
-			real = realpath(path, NULL);
-			assert_non_null(real);
-			assert_int_equal(chmod(real, 0755), 0);
-			assert_int_equal(chown(real, h->uid, h->gid), 0);
-			free(path);
-			return real;
-		}
-		free(path);
-	}
-	fail_msg("no place for a scratch directory");
-	return NULL;
 }
 
 static char *

@@ -438,6 +438,50 @@ test_old_server(void)
 	free(body);
 }
 
+/* Any worker id is served, and callers of its tenant only. */
+static void
+test_dynamic(void)
+{
+	static const char *const args[] = { "--dynamic", NULL };
+	static const char read[] =
+	    "\"request\":{\"protocolVersion\":1,\"operation\":"
+	    "\"read_file\",\"workspaceId\":\"primary\",\"path\":\"a\"}";
+	struct client c;
+	char header[256], body[512];
+	int fd;
+
+	child_start(&server, args);
+	snprintf(header, sizeof(header), "Authorization: Bearer %s\r\n",
+	    server.token);
+	tap_number(http_status(server.port, "POST", "/v1/bridge/pairings",
+		       header, "{\"workerId\":\"any\"}"),
+	    400, "dynamic: no pairing without a binding");
+	tap_number(
+	    http_status(server.port, "POST", "/v1/bridge/pairings", header,
+		"{\"workerId\":\"any\",\"binding\":{\"tenantId\":"
+		"\"t\",\"principal\":{\"type\":\"robot\",\"id\":"
+		"\"i\"}}}"),
+	    400, "dynamic: no pairing with an invalid binding");
+	client_init(&c, server.port, "any:id");
+	c.escaped = "any%3Aid";
+	tap_ok(client_pair(&c), "dynamic: pairing");
+	tap_number(client_start(&c, 0), 200,
+	    "dynamic: the path is signed with its escapes");
+	snprintf(body, sizeof(body),
+	    "{\"workerId\":\"any:id\",\"tenantId\":\"foreign\",%s}", read);
+	tap_number(control("execute", body), 403,
+	    "dynamic: a caller of another tenant");
+	snprintf(body, sizeof(body), "{\"workerId\":\"any:id\",%s}", read);
+	fd = http_send(server.port, "POST", "/control/execute", NULL, body);
+	tap_ok(!http_pending(fd, 100), "dynamic: a caller of the tenant");
+	close(fd);
+	fd = http_send(server.port, "POST", "/v1/workspace-tools/execute", NULL,
+	    strchr(read, '{'));
+	tap_ok(http_pending(fd, 5000), "dynamic: no worker without a claim");
+	close(fd);
+	tap_number(child_stop(&server), 0, "dynamic: clean end");
+}
+
 int
 main(void)
 {
@@ -459,5 +503,6 @@ main(void)
 	tap_number(child_stop(&server), 0, "clean end");
 	test_static();
 	test_old_server();
+	test_dynamic();
 	return tap_done();
 }

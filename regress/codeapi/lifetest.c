@@ -271,8 +271,8 @@ halves(void)
 	    200, "halves: rejected");
 	expect_caller(caller, 422, "WORKSPACE_TOOL_REJECTED", "halves");
 	caller = caller_send(server.port, COMMAND "}");
-	tap_ok(!http_pending(caller, 200),
-	    "halves: the root is taken until the cleanup");
+	client_lease(&worker, 0, 300, &next);
+	tap_same(next.id, "", "halves: the root is taken until the cleanup");
 	client_receipt(&worker, &j, "workspace-cleanup", "clean", NULL);
 	take(0, &next, "halves: after the cleanup");
 	job_free(&j);
@@ -346,6 +346,32 @@ killed(void)
 	job_free(&j);
 }
 
+/* What is refused while work is active: other slots, another identity. */
+static void
+during_work(void)
+{
+	struct job j;
+	char code[64];
+	int caller;
+
+	caller = caller_send(server.port, COMMAND "}");
+	take(0, &j, "during work");
+	tap_number(
+	    client_register(&worker, 2, NULL), 200, "during work: heartbeat");
+	tap_number(client_register(&worker, 0, code), 503,
+	    "during work: another number of slots");
+	tap_same(code, "WORKER_BUSY", "during work: another number: code");
+	tap_ok(client_pair(&worker), "during work: a new pairing");
+	tap_number(
+	    client_settle(&worker, &j, "fulfilled", COMMAND_RESULT, code), 409,
+	    "during work: a settlement of another identity");
+	tap_same(code, "ASSIGNMENT_FENCED", "during work: settlement: code");
+	tap_number(client_receipt(&worker, &j, "quarantine", "x", code), 409,
+	    "during work: a receipt of another identity");
+	close(caller);
+	job_free(&j);
+}
+
 int
 main(void)
 {
@@ -363,6 +389,7 @@ main(void)
 	quarantine();
 	halves();
 	killed();
+	during_work();
 	tap_number(child_stop(&server), 0, "SIGTERM ends the server cleanly");
 	return tap_done();
 }

@@ -204,6 +204,24 @@ test_queue(void)
 	job_free(&j);
 }
 
+/* 1 as soon as the server holds no lease request any more. */
+static int
+no_polls(void)
+{
+	struct answer a;
+	int tries, none;
+
+	for (none = tries = 0; tries < 100 && !none; tries++) {
+		http_receive(http_send(server.port, "GET",
+				 "/control/state?worker=w", NULL, NULL),
+		    &a);
+		none = a.status == 200 && strstr(a.body, "\"polls\":[]");
+		answer_free(&a);
+		usleep(10000);
+	}
+	return none;
+}
+
 static void
 test_lease_disconnect(void)
 {
@@ -213,6 +231,7 @@ test_lease_disconnect(void)
 	lease = client_lease_send(&worker, -1, 20000);
 	tap_number(control("wait", "{\"event\":\"leasing\"}"), 200, "leasing");
 	close(lease);
+	tap_ok(no_polls(), "a lease whose connection closed is forgotten");
 	caller = caller_send(server.port, RUN("primary"));
 	take(&j, "after a lost lease");
 	client_settle(&worker, &j, "fulfilled", RAN, NULL);
