@@ -307,6 +307,10 @@ reset_of_a_root(void **state)
 	    world_command(&w, NULL, "run", "--worker-dir", w.project,
 		"--reset-workspace-quarantine", "primary", NULL),
 	    75);
+	/* Who holds the lock is named. */
+	begun = xasprintf("is running (process %d)", w.worker);
+	said(&w, begun);
+	free(begun);
 	body = world_command_body("touch begun; sleep 97433", 5000);
 	world_call_start(&w, body, &p);
 	free(body);
