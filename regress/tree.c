@@ -124,14 +124,19 @@ tree_outside(struct harness *h)
 	static const char *const replaced[] = { "/tmp/", "/var/tmp/", "/home/",
 		"/root/", "/run/", "/dev/", "/proc/" };
 	char cwd[1024], *path, *slash, *part;
+	size_t len;
 	struct stat st;
 	size_t i;
 
-	if (getcwd(cwd, sizeof(cwd)) == NULL)
+	if (getcwd(cwd, sizeof(cwd) - 1) == NULL)
 		return NULL;
+	len = strlen(cwd);
+	cwd[len] = '/';
+	cwd[len + 1] = '\0';
 	for (i = 0; i < sizeof(replaced) / sizeof(replaced[0]); i++)
 		if (strncmp(cwd, replaced[i], strlen(replaced[i])) == 0)
 			return NULL;
+	cwd[len] = '\0';
 	/* The account must be able to get there. */
 	for (part = xstrdup(cwd); (slash = strrchr(part, '/')) != NULL;
 	     *slash = '\0') {
