@@ -704,6 +704,13 @@ assignment_stop(struct assignment *as)
 	}
 }
 
+void
+assignment_beat(struct assignment *as)
+{
+	if (as->pulse != NULL)
+		pulse_beat(as->pulse);
+}
+
 int
 assignment_awaits(const struct assignment *as, uint32_t type, uint32_t id)
 {

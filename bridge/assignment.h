@@ -42,6 +42,9 @@ void assignment_start(struct assignment *, int64_t remaining,
 void assignment_stop(struct assignment *);
 #define STOP_LIMIT 20000
 
+/* Sends a heartbeat now, if heartbeats are sent at all. */
+void assignment_beat(struct assignment *);
+
 /*
  * Messages that answer this assignment: 0, -1 if malformed or out of place.
  * The dispatcher finds the assignment with assignment_awaits.

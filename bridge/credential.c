@@ -94,6 +94,12 @@ credential_set_offset(struct credentials *cr, int64_t offset)
 	cr->offset = offset;
 }
 
+void
+credential_clock_set(struct credentials *cr, int64_t step)
+{
+	cr->offset -= step;
+}
+
 int64_t
 credential_life(const struct credentials *cr)
 {

@@ -27,6 +27,9 @@ const char *credential_value(const struct credentials *);
 /* Server clock minus local clock in ms; starts pessimistic at +60 s. */
 void credential_set_offset(struct credentials *, int64_t offset);
 
+/* The local clock was set by so many ms: the estimate changes with it. */
+void credential_clock_set(struct credentials *, int64_t step);
+
 /* 1 if a refresh is due; never in static mode. */
 int credential_due(const struct credentials *);
 

@@ -38,6 +38,7 @@ struct http_request {
 	size_t sent;
 	size_t header_bytes;
 	int complete; /* final header line came */
+	int given_up; /* by http_renew */
 	const char *error; /* of a callback */
 	char message[CURL_ERROR_SIZE];
 	struct http_reply reply;
@@ -411,6 +412,55 @@ http_cancel(struct http_request *rq)
 	request_free(rq);
 }
 
+static void
+make_multi(struct http *h)
+{
+	if ((h->multi = curl_multi_init()) == NULL)
+		fatalx("out of memory");
+	(void)curl_multi_setopt(
+	    h->multi, CURLMOPT_SOCKETFUNCTION, on_set_socket);
+	(void)curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
+	(void)curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_set_timer);
+	(void)curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
+	(void)curl_multi_setopt(
+	    h->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+	(void)curl_multi_setopt(
+	    h->multi, CURLMOPT_MAXCONNECTS, KEEP_CONNECTIONS);
+}
+
+void
+http_renew(struct http *h, const char *error)
+{
+	struct http_request *rq;
+	struct http_reply reply;
+	void (*done)(struct http_reply *, void *);
+	void *arg;
+
+	TAILQ_FOREACH (rq, &h->requests, entry) {
+		(void)curl_multi_remove_handle(h->multi, rq->easy);
+		rq->given_up = 1;
+	}
+	/* The pool of connections goes with it. */
+	(void)curl_multi_cleanup(h->multi);
+	(void)evtimer_del(h->timer);
+	make_multi(h);
+	/* A callback may end others of them, and begin new ones. */
+	for (;;) {
+		TAILQ_FOREACH (rq, &h->requests, entry)
+			if (rq->given_up)
+				break;
+		if (rq == NULL)
+			break;
+		memset(&reply, 0, sizeof(reply));
+		reply.date = -1;
+		reply.error = error;
+		done = rq->done;
+		arg = rq->arg;
+		request_free(rq);
+		done(&reply, arg);
+	}
+}
+
 struct http *
 http_new(struct event_base *base, const struct http_config *c, char **error)
 {
@@ -426,18 +476,9 @@ http_new(struct event_base *base, const struct http_config *c, char **error)
 	TAILQ_INIT(&h->requests);
 	TAILQ_INIT(&h->sockets);
 	h->timer = evtimer_new(base, on_timer, h);
-	h->multi = curl_multi_init();
-	if (h->timer == NULL || h->multi == NULL)
+	if (h->timer == NULL)
 		fatalx("out of memory");
-	(void)curl_multi_setopt(
-	    h->multi, CURLMOPT_SOCKETFUNCTION, on_set_socket);
-	(void)curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
-	(void)curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_set_timer);
-	(void)curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-	(void)curl_multi_setopt(
-	    h->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-	(void)curl_multi_setopt(
-	    h->multi, CURLMOPT_MAXCONNECTS, KEEP_CONNECTIONS);
+	make_multi(h);
 	return h;
 }
 

@@ -55,6 +55,12 @@ struct http_request *http_post(struct http *, const char *url,
 /* Status of the answer once all its headers came, else 0. */
 int http_request_status(const struct http_request *);
 
+/*
+ * Gives up all connections, those kept alive too: what is under way ends with
+ * this error. Not to be called from a callback of a request.
+ */
+void http_renew(struct http *, const char *error);
+
 /* Ends a request without calling back. */
 void http_cancel(struct http_request *);
 

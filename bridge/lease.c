@@ -308,3 +308,27 @@ lane_stop(struct lane *l)
 	else
 		end_if_stopping(l);
 }
+
+void
+lane_pause(struct lane *l)
+{
+	if (l->assignment != NULL)
+		return;
+	(void)evtimer_del(l->timer);
+	waiter_cancel(&l->waiter);
+	call_cancel(&l->lease);
+}
+
+void
+lane_resume(struct lane *l)
+{
+	if (l->assignment != NULL) {
+		assignment_beat(l->assignment);
+		return;
+	}
+	if (l->waiter != NULL || l->lease != NULL)
+		return;
+	(void)evtimer_del(l->timer);
+	l->attempt = 0;
+	turn(l);
+}

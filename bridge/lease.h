@@ -20,6 +20,14 @@ void lane_start(struct lane *);
 /* Orderly stop; when no lane has an assignment any more the process ends. */
 void lane_stop(struct lane *);
 
+/*
+ * The connections or the clock are not what they were: an idle lane drops
+ * what is under way (a lost lease answer costs nothing, protocol 7.3) and
+ * begins a new turn; a busy one sends a heartbeat.
+ */
+void lane_pause(struct lane *);
+void lane_resume(struct lane *);
+
 /* The assignment it works on, or NULL. */
 struct assignment *lane_assignment(const struct lane *);
 

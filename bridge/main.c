@@ -17,6 +17,7 @@
 #include "api.h"
 #include "assignment.h"
 #include "bridge.h"
+#include "clock.h"
 #include "confine.h"
 #include "credential.h"
 #include "http.h"
@@ -139,6 +140,7 @@ on_start(struct peer *p, struct imsg *im, void *arg)
 		log_warnx("%u lease slots were asked for; one assignment at a "
 			  "time is served",
 		    b->config.lease_slots);
+	clock_watch(b);
 	bridge_report(b, BS_CONNECTING, NULL);
 	for (i = 0; i < b->nlanes; i++)
 		lane_start(b->lanes[i]);

@@ -173,3 +173,12 @@ pulse_stop(struct pulse **pp)
 	event_free(p->renew_timer);
 	free(p);
 }
+
+void
+pulse_beat(struct pulse *p)
+{
+	if (p->beat == NULL)
+		set_timer(p->beat_timer, 0);
+	if (p->renew == NULL)
+		schedule_renewal(p);
+}

@@ -17,4 +17,7 @@ struct pulse *pulse_start(
     struct bridge *, void (*lost)(const char *why, void *), void *arg);
 void pulse_stop(struct pulse **);
 
+/* A heartbeat now; the renewal of the credential is reckoned anew. */
+void pulse_beat(struct pulse *);
+
 #endif

@@ -399,6 +399,51 @@ the_heartbeat_goes_on_and_survives_failures(void **state)
 	stop_cleanly(f);
 }
 
+static int
+has_two_beats(struct fake *f)
+{
+	return fake_count(f, "/register") >= 4; /* two rounds at the start */
+}
+
+/* One request may take long, but not all of a registration's life. */
+static void
+a_heartbeat_that_hangs_leaves_time_for_another(void **state)
+{
+	struct fake *f = fake_new(ROLE_WORKER);
+
+	(void)state;
+	f->ttl = 3000;
+	f->behaviour = FE_HOLD;
+	fake_start(f);
+	fake_wait(f, is_leasing, "lease");
+	fake_fault(f, "/register", -1, NULL, 1);
+	fake_assign(f, "a1", 30000, COMMAND_REQUEST);
+	fake_wait(f, has_two_beats, "another heartbeat");
+	assert_int_equal(f->cancels, 0);
+	f->cancelled = 1;
+	fake_wait(f, is_cleared, "cleared marker");
+	stop_cleanly(f);
+}
+
+/* Nothing has begun: when it is handed out again it is taken. */
+static void
+a_refused_acknowledgement_is_no_end(void **state)
+{
+	struct fake *f = worker();
+
+	(void)state;
+	read_result(f, "x");
+	fake_fault(f, "/ack", 404, "{}", 1);
+	fake_assign(f, "a1", 30000, READ_REQUEST);
+	fake_wait(f, is_leasing, "another lease");
+	assert_int_equal(f->executed, 0);
+	assert_int_equal(fake_count(f, "/settle"), 0);
+	fake_assign(f, "a1", 30000, READ_REQUEST);
+	fake_wait(f, is_settled, "settlement");
+	assert_int_equal(f->executed, 1);
+	stop_cleanly(f);
+}
+
 static void
 a_fenced_worker_ends(void **state)
 {
@@ -635,6 +680,8 @@ main(void)
 		TEST(a_stop_during_a_command_settles_and_clears),
 		TEST(a_stop_during_a_read_settles_nothing),
 		TEST(the_heartbeat_goes_on_and_survives_failures),
+		TEST(a_heartbeat_that_hangs_leaves_time_for_another),
+		TEST(a_refused_acknowledgement_is_no_end),
 		TEST(a_fenced_worker_ends),
 		TEST(odd_answers_are_retried),
 		TEST(the_credential_is_renewed_before_use),

@@ -93,12 +93,14 @@ worker_environment(struct world *w)
 {
 	/* What a test wants the worker to have. */
 	static const char *const names[] = { "ASAN_OPTIONS",
-		"LIBRECHAT_CODE_URL", "LIBRECHAT_CODE_WORKER_TOKEN" };
-	char *keep[3];
+		"LIBRECHAT_CODE_URL", "LIBRECHAT_CODE_WORKER_TOKEN",
+		"LIBRECHAT_CODE_CA_FILE", "NOTIFY_SOCKET", "WATCHDOG_USEC",
+		"HTTPS_PROXY", "http_proxy", "ALL_PROXY", "NO_PROXY" };
+	char *keep[sizeof(names) / sizeof(names[0])];
 	size_t i;
 	int anonymous = getenv("WITHOUT_WORKER_ID") != NULL;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		keep[i] = getenv(names[i]);
 		if (keep[i] != NULL)
 			keep[i] = xstrdup(keep[i]);
@@ -115,7 +117,7 @@ worker_environment(struct world *w)
 	if (!anonymous)
 		setenv("LIBRECHAT_CODE_WORKER_ID", WORKER, 1);
 	setenv("PLANTED_SECRET", "must-not-arrive", 1);
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (keep[i] != NULL)
 			setenv(names[i], keep[i], 1);
 		free(keep[i]);
