@@ -58,6 +58,7 @@ struct assignment {
 	int hard; /* aborted by more than our own stop */
 	int fulfilled; /* that is what is being settled */
 	int settled;
+	int refused; /* the acknowledgement was: nothing has begun */
 	int has_result;
 	struct result result;
 	int has_error;
@@ -104,7 +105,7 @@ finish(struct assignment *as, enum failure_class class, const char *text)
 	struct failure f;
 
 	failure_set(&f, class, "%s", text);
-	as->done(&f, as->settled, as->arg);
+	as->done(&f, as->settled || as->refused, as->arg);
 }
 
 static void
@@ -271,6 +272,7 @@ on_acknowledged(const struct reply *r, void *arg)
 
 	as->ack = NULL;
 	if (r->outcome == API_DEFINITE) {
+		as->refused = 1;
 		finish(as, r->terminal ? FAIL_TERMINAL : FAIL_RETRY, r->text);
 		return;
 	}

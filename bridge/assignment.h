@@ -28,11 +28,12 @@ const char *assignment_id(const struct assignment *);
 /*
  * Acknowledges, runs and settles it; remaining is its budget in ms. done is
  * called once, from the event loop, with what the lane has to do next;
- * settled says whether the server has accepted a settlement. The assignment
- * is then to be freed.
+ * forget says that the server has accepted a settlement, or that the
+ * assignment was not begun and may be handed out again. The assignment is then
+ * to be freed.
  */
 void assignment_start(struct assignment *, int64_t remaining,
-    void (*done)(const struct failure *, int settled, void *), void *arg);
+    void (*done)(const struct failure *, int forget, void *), void *arg);
 
 /*
  * Orderly stop: what was not started is not, what runs is cancelled, what is

@@ -61,6 +61,7 @@ enum failure_class {
 #define FAILURE_TEXT 256
 struct failure {
 	enum failure_class class;
+	int status; /* of the HTTP answer that says so, or 0 */
 	char text[FAILURE_TEXT];
 };
 

@@ -151,11 +151,13 @@ credential_response(
 }
 
 static void
-fail(struct credentials *cr, enum failure_class class, const char *why)
+fail(struct credentials *cr, enum failure_class class, int status,
+    const char *why)
 {
 	struct failure f;
 
 	failure_set(&f, class, "%s", why);
+	f.status = status;
 	flight_land(&cr->flight, &f);
 }
 
@@ -170,7 +172,10 @@ on_refreshed(const struct reply *r, void *arg)
 
 	cr->call = NULL;
 	if (r->outcome != API_OK) {
-		fail(cr, r->terminal ? FAIL_TERMINAL : FAIL_RETRY, r->text);
+		if (r->terminal)
+			fail(cr, FAIL_TERMINAL, r->status, r->text);
+		else
+			fail(cr, FAIL_RETRY, 0, r->text);
 		return;
 	}
 	wrong = credential_response(r->json, b->config.worker_id, &cr->next);
@@ -182,7 +187,7 @@ on_refreshed(const struct reply *r, void *arg)
 	}
 	if (wrong != NULL) {
 		xsnprintf(text, sizeof(text), "credential refresh: %s", wrong);
-		fail(cr, FAIL_RETRY, text);
+		fail(cr, FAIL_RETRY, 0, text);
 		return;
 	}
 	api_hold(b->api);

@@ -31,7 +31,8 @@ struct lane {
 	struct assignment *assignment;
 	/*
 	 * An assignment that ended here without the server's acceptance. The
-	 * server may hand it out again; it is never run twice.
+	 * server may hand it out again; it is never run twice. One whose
+	 * acknowledgement was refused has not begun and may come again (7.3).
 	 */
 	char *spent;
 };
@@ -92,14 +93,14 @@ fail(struct lane *l, const char *text)
 }
 
 static void
-on_assignment_done(const struct failure *f, int settled, void *arg)
+on_assignment_done(const struct failure *f, int forget, void *arg)
 {
 	struct lane *l = arg;
 	struct assignment *as = l->assignment;
 	struct failure copy = *f;
 
 	free(l->spent);
-	l->spent = settled ? NULL : xstrdup(assignment_id(as));
+	l->spent = forget ? NULL : xstrdup(assignment_id(as));
 	l->assignment = NULL;
 	assignment_free(as);
 	if (copy.class != FAIL_NONE) {
@@ -256,7 +257,7 @@ turn(struct lane *l)
 		    b->credentials, 0, on_refreshed, l);
 	else
 		l->waiter = registration_join(
-		    b->registration, on_registered, l);
+		    b->registration, 0, on_registered, l);
 }
 
 static void

@@ -44,6 +44,7 @@ failure_set(struct failure *f, enum failure_class class, const char *fmt, ...)
 	va_list ap;
 
 	f->class = class;
+	f->status = 0;
 	va_start(ap, fmt);
 	(void)vsnprintf(f->text, sizeof(f->text), fmt, ap);
 	va_end(ap);

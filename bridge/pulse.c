@@ -49,6 +49,15 @@ set_timer(struct event *ev, int64_t ms)
 }
 
 static void
+schedule_renewal(struct pulse *p)
+{
+	int64_t due = credential_due_in(p->b->credentials);
+
+	if (due >= 0)
+		set_timer(p->renew_timer, due);
+}
+
+static void
 on_beat(const struct failure *f, void *arg)
 {
 	struct pulse *p = arg;
@@ -59,6 +68,9 @@ on_beat(const struct failure *f, void *arg)
 		bridge_report(p->b, BS_REGISTERED, NULL);
 		set_timer(p->beat_timer,
 		    registration_beat_at(p->b->registration) - time_mono_ms());
+		/* It measured the server's clock anew (10.4). */
+		if (p->renew == NULL && p->renew_failures == 0)
+			schedule_renewal(p);
 		return;
 	}
 	if (f->class == FAIL_TERMINAL)
@@ -69,24 +81,23 @@ on_beat(const struct failure *f, void *arg)
 		p->lost("the registration ran out", p->arg);
 }
 
+/*
+ * One heartbeat may take most of the life that is left, since a slow answer
+ * is as good as a quick one, but not all of it: if nothing comes there is
+ * time for another on a new connection.
+ */
 static void
 beat(evutil_socket_t fd, short what, void *arg)
 {
 	struct pulse *p = arg;
+	struct registration *r = p->b->registration;
+	int64_t left = registration_ends_at(r) - time_mono_ms();
 
 	(void)fd;
 	(void)what;
 	if (p->beat == NULL)
-		p->beat = registration_join(p->b->registration, on_beat, p);
-}
-
-static void
-schedule_renewal(struct pulse *p)
-{
-	int64_t due = credential_due_in(p->b->credentials);
-
-	if (due >= 0)
-		set_timer(p->renew_timer, due);
+		p->beat = registration_join(
+		    r, left > 0 ? left - left / 4 : 0, on_beat, p);
 }
 
 static void
@@ -108,7 +119,8 @@ on_renewed(const struct failure *f, void *arg)
 	if (life > 0 && ms > life / 2)
 		ms = life / 2 + 1;
 	set_timer(p->renew_timer, ms);
-	if (f->class == FAIL_TERMINAL || life <= 0)
+	/* Only these two statuses say that repeating is no use (3.3, 14). */
+	if (f->status == 401 || f->status == 403 || life <= 0)
 		p->lost("the credential cannot be renewed", p->arg);
 }
 

@@ -250,17 +250,17 @@ on_registered(const struct reply *rp, void *arg)
 }
 
 struct waiter *
-registration_join(struct registration *r,
+registration_join(struct registration *r, int64_t limit,
     void (*done)(const struct failure *, void *), void *arg)
 {
-	int64_t limit;
-
 	if (r->call == NULL) {
-		limit = r->ttl - 1;
+		if (limit == 0) {
+			limit = r->ttl - 1;
+			if (limit > REGISTER_LIMIT)
+				limit = REGISTER_LIMIT;
+		}
 		if (limit < 1)
 			limit = 1;
-		if (limit > REGISTER_LIMIT)
-			limit = REGISTER_LIMIT;
 		r->started = time_mono_ms();
 		r->deadline = r->started + limit;
 		r->promoting = 0;

@@ -16,8 +16,11 @@ struct waiter;
 struct registration *registration_new(struct bridge *);
 void registration_free(struct registration *);
 
-/* Registers, or joins the registration that is under way. */
-struct waiter *registration_join(struct registration *,
+/*
+ * Registers, or joins the registration that is under way. limit in ms is for
+ * one that this call starts; 0 means that of protocol 2.5.
+ */
+struct waiter *registration_join(struct registration *, int64_t limit,
     void (*done)(const struct failure *, void *), void *arg);
 
 /* What the server last accepted; assignments are checked against it. */

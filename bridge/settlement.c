@@ -136,7 +136,7 @@ on_attempt(const struct reply *r, void *arg)
 		return;
 	}
 	if (s->attempts == 1)
-		log_info("%s; delivering it again", r->text);
+		log_warnx("settlement %s; delivering it again", r->text);
 	if (left > RETRY_DELAY)
 		left = RETRY_DELAY;
 	tv.tv_usec = (suseconds_t)left * 1000;

@@ -10,14 +10,28 @@
 
 #include "buf.h"
 #include "log.h"
+#include "times.h"
 #include "utf8.h"
 
 #define LOG_LINE_MAX 2048
+
+/* Warnings of one kind: so many at once, then one in so many ms. */
+#define LIMIT_BURST  10
+#define LIMIT_REFILL 60000
+#define LIMIT_KINDS  64
+
+struct kind {
+	const char *fmt; /* what makes a kind */
+	int tokens;
+	unsigned int held; /* lines not written */
+	int64_t refilled; /* monotonic ms */
+};
 
 static struct {
 	const char *process;
 	int verbose;
 	int journal;
+	struct kind kinds[LIMIT_KINDS];
 } lg;
 
 /* systemd.exec(5): JOURNAL_STREAM is "device:inode" of the stream. */
@@ -109,11 +123,57 @@ log_line(int pri, int with_errno, const char *fmt, va_list ap)
 	errno = save;
 }
 
+/*
+ * Whether one more warning of this kind may be written: a fault that comes
+ * back all the time must not fill a disk. Kinds beyond the table are not
+ * limited.
+ */
+static int
+permitted(const char *fmt)
+{
+	struct kind *k;
+	int64_t now = time_mono_ms(), n;
+	size_t i;
+
+	for (i = 0; i < LIMIT_KINDS; i++)
+		if (lg.kinds[i].fmt == fmt || lg.kinds[i].fmt == NULL)
+			break;
+	if (i == LIMIT_KINDS)
+		return 1;
+	k = &lg.kinds[i];
+	if (k->fmt == NULL) {
+		k->fmt = fmt;
+		k->tokens = LIMIT_BURST;
+		k->refilled = now;
+	}
+	if ((n = (now - k->refilled) / LIMIT_REFILL) > 0) {
+		k->refilled += n * LIMIT_REFILL;
+		k->tokens = n > LIMIT_BURST - k->tokens ? LIMIT_BURST
+							: k->tokens + (int)n;
+	}
+	if (k->tokens == 0) {
+		k->held++;
+		return 0;
+	}
+	k->tokens--;
+	if (k->held > 0) {
+		n = k->held;
+		k->held = 0;
+		log_info(
+		    "%lld lines like the next one were left out", (long long)n);
+	}
+	return 1;
+}
+
 void
 log_warn(const char *fmt, ...)
 {
 	va_list ap;
+	int save = errno;
 
+	if (!permitted(fmt))
+		return;
+	errno = save;
 	va_start(ap, fmt);
 	log_line(LOG_PRI_WARNING, 1, fmt, ap);
 	va_end(ap);
@@ -124,6 +184,8 @@ log_warnx(const char *fmt, ...)
 {
 	va_list ap;
 
+	if (!permitted(fmt))
+		return;
 	va_start(ap, fmt);
 	log_line(LOG_PRI_WARNING, 0, fmt, ap);
 	va_end(ap);

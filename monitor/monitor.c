@@ -17,6 +17,7 @@
 #include "monitor.h"
 #include "msg.h"
 #include "peer.h"
+#include "status.h"
 #include "times.h"
 
 #define START_LIMIT_MS 60000 /* until both helpers are ready */
@@ -69,6 +70,7 @@ end_all(struct monitor *m, int status)
 {
 	if (m->state == MS_END)
 		return;
+	status_stopping(m->report);
 	set_state(m, MS_END, GRACE_MS);
 	m->status = status;
 	close_channel(&m->bridge);
@@ -277,6 +279,7 @@ on_signal(evutil_socket_t sig, short what, void *arg)
 		break;
 	case MS_RUN:
 		log_info("stopping");
+		status_stopping(m->report);
 		set_state(m, MS_STOP, STOP_LIMIT_MS);
 		break;
 	case MS_STOP:
@@ -329,6 +332,9 @@ monitor_loop(struct monitor *m)
 	(void)signal(SIGPIPE, SIG_IGN);
 	if ((m->base = event_base_new()) == NULL || make_events(m) == -1)
 		fatalx("the event loop cannot be made");
+	if (m->report == NULL)
+		m->report = status_new(0);
+	status_watch(m->report, m->base);
 	m->bridge.peer = peer_adopt(m->base, m->bridge.name, &m->bridge.proc.ib,
 	    bridge_table, &m->state, on_gone, m);
 	if (m->executor.started)
@@ -347,9 +353,9 @@ monitor_loop(struct monitor *m)
 	event_free(m->ev_int);
 	event_free(m->ev_child);
 	event_free(m->ev_tick);
+	status_free(m->report);
 	event_base_free(m->base);
 	free(m->bridge.text);
 	free(m->executor.text);
-	free(m->last_state);
 	return m->status;
 }

@@ -12,6 +12,7 @@
 
 struct event;
 struct event_base;
+struct status;
 
 /* States of the monitor, for the tables of permitted messages. */
 enum monitor_state {
@@ -58,7 +59,7 @@ struct monitor {
 	size_t ndirs;
 	int64_t deadline; /* of the state; monotonic ms, 0 = none */
 	int status; /* exit status */
-	char *last_state; /* last line logged for MSG_STATE */
+	struct status *report; /* to people and the service manager */
 };
 
 /*

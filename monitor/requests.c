@@ -12,6 +12,7 @@
 #include "msg.h"
 #include "peer.h"
 #include "sign.h"
+#include "status.h"
 #include "times.h"
 
 /* What bridge and executor may ask of the monitor, one function each. */
@@ -294,11 +295,8 @@ handle_state(struct peer *p, struct imsg *im, void *arg)
 		return 0;
 	}
 	free(text);
-	/* One line a change: the same again says nothing new. */
-	if (m->last_state == NULL || strcmp(m->last_state, line) != 0)
-		log_info("%s", line);
-	free(m->last_state);
-	m->last_state = line;
+	status_tell(m->report, line, state == BS_REGISTERED);
+	free(line);
 	return 0;
 }
 

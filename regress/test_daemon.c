@@ -294,29 +294,8 @@ find_victim(struct world *w, enum victim v)
 {
 	static const char *const names[] = { NULL, "librechat-code-bridge",
 		"librechat-code-executor" };
-	pid_t list[16];
-	char path[64], text[256];
-	size_t n, i;
-	ssize_t len;
-	int fd;
 
-	if (v == MONITOR)
-		return w->worker;
-	n = world_children(w->worker, list, 16);
-	for (i = 0; i < n; i++) {
-		snprintf(path, sizeof(path), "/proc/%d/cmdline", list[i]);
-		if ((fd = open(path, O_RDONLY)) == -1)
-			continue;
-		len = read(fd, text, sizeof(text) - 1);
-		close(fd);
-		if (len <= 0)
-			continue;
-		text[len] = '\0';
-		if (strcmp(text, names[v]) == 0)
-			return list[i];
-	}
-	fail_msg("no %s", names[v]);
-	return 0;
+	return v == MONITOR ? w->worker : world_helper(w, names[v]);
 }
 
 static void

@@ -131,6 +131,7 @@ selftest_without_a_worker(void **state)
 static void
 exec_passes_everything_through(void **state)
 {
+	const char *mark = new_mark();
 	struct world w;
 	char *log;
 
@@ -155,12 +156,11 @@ exec_passes_everything_through(void **state)
 	    0);
 	assert_int_equal(world_markers(&w), 0);
 	free(command_printed(&w));
-	assert_int_equal(
-	    world_command(&w, NULL, "exec", "--worker-dir", w.project,
-		"--timeout", "1", "sleep", "97432", NULL),
+	assert_int_equal(world_command(&w, NULL, "exec", "--worker-dir",
+			     w.project, "--timeout", "1", "sleep", mark, NULL),
 	    124);
 	command_said(&w, "time limit");
-	assert_false(process_exists("97432"));
+	assert_false(process_exists(mark));
 	assert_int_equal(world_command(&w, NULL, "exec", "--worker-dir",
 			     w.project, "--", "kill -9 $$", NULL),
 	    127);

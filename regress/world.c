@@ -628,3 +628,28 @@ world_children(pid_t parent, pid_t *list, size_t n)
 	closedir(d);
 	return found;
 }
+
+pid_t
+world_helper(struct world *w, const char *name)
+{
+	pid_t list[16];
+	char path[64], text[256];
+	size_t n, i;
+	ssize_t len;
+	int fd;
+
+	n = world_children(w->worker, list, 16);
+	for (i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", list[i]);
+		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
+			continue;
+		len = read(fd, text, sizeof(text) - 1);
+		close(fd);
+		if (len <= 0)
+			continue;
+		text[len] = '\0';
+		if (strcmp(text, name) == 0)
+			return list[i];
+	}
+	fatalx("the worker has no %s", name);
+}

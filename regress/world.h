@@ -86,6 +86,9 @@ int world_file_wait(const char *path, int timeout_ms);
 
 /* Processes whose parent is pid: up to n, the number found. */
 size_t world_children(pid_t, pid_t *, size_t n);
+
+/* The worker's helper process of that name; the test ends without it. */
+pid_t world_helper(struct world *, const char *name);
 double world_now(void); /* monotonic, ms */
 
 #endif
