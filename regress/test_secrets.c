@@ -24,6 +24,7 @@
 #include "buf.h"
 #include "harness.h"
 #include "log.h"
+#include "observe.h"
 #include "world.h"
 
 /*
@@ -232,39 +233,6 @@ a_working_worker_shows_none(void **state)
 }
 
 static void
-faults(struct world *w, const char *rules)
-{
-	char *body = xasprintf("{\"rules\":[%s]}", rules);
-	struct json *j;
-
-	j = world_control(w, "faults", body);
-	assert_non_null(j);
-	json_free(j);
-	free(body);
-}
-
-static int
-redeems(struct world *w)
-{
-	const struct json *list;
-	struct json *j;
-	const char *r;
-	size_t i;
-	int n = 0;
-
-	j = world_control(w, "requests?since=0", NULL);
-	assert_non_null(j);
-	list = json_get_type(j, "requests", JSON_ARRAY);
-	assert_non_null(list);
-	for (i = 0; i < list->n; i++) {
-		r = json_get_str(list->items[i], "route");
-		n += r != NULL && strcmp(r, "redeem") == 0;
-	}
-	json_free(j);
-	return n;
-}
-
-static void
 a_code_on_the_command_line_is_overwritten(void **state)
 {
 	struct world w;
@@ -281,12 +249,12 @@ a_code_on_the_command_line_is_overwritten(void **state)
 	assert_non_null(j);
 	code = xstrdup(json_get_str(j, "code"));
 	json_free(j);
-	faults(&w, "{\"route\":\"redeem\",\"action\":\"stall\"}");
+	set_faults(&w, "{\"route\":\"redeem\",\"action\":\"stall\"}");
 	if ((pid = fork()) == 0)
 		_exit(
 		    world_command(&w, NULL, "pair", w.url, code, "-vvv", NULL));
 	end = world_now() + 20000;
-	while (redeems(&w) == 0) {
+	while (count_requests(&w, "redeem", 0) == 0) {
 		assert_true(world_now() < end);
 		usleep(1000);
 	}
