@@ -170,8 +170,8 @@ explain_refusal(struct call *c, struct reply *r, int64_t date)
 	int64_t skew;
 
 	r->terminal = api_terminal(r->status, r->code);
-	if (strcmp(r->code, "WORKER_FENCED") == 0)
-		c->b->fenced = 1;
+	/* A refusal that ended nothing explains no later one. */
+	c->b->fenced = strcmp(r->code, "WORKER_FENCED") == 0;
 	if (c->b->config.auth != AUTH_PAIRED ||
 	    !api_clock_suspect(r->status, r->code, date, c->proof_time, &skew))
 		return;

@@ -41,7 +41,7 @@ struct bridge {
 	uint32_t last_id; /* of a message to a peer */
 	int64_t stopped_at; /* monotonic ms; PS_STOPPING */
 	int reported; /* last enum bridge_state told, or -1 */
-	int fenced; /* a refusal said WORKER_FENCED */
+	int fenced; /* the last refusal said WORKER_FENCED */
 	struct http *http;
 	struct api *api;
 	struct credentials *credentials;
