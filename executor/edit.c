@@ -312,8 +312,7 @@ edit_unreadable(struct failure *f, int e)
 {
 	if (path_errno(e) || e == EISDIR || e == EINVAL)
 		return failure(f, EC_INVALID_PATH, NOT_COMMITTED, BAD_PATH);
-	return failure(f, EC_WRITE_UNAVAILABLE, NOT_COMMITTED,
-	    "workspace storage denies access to the file");
+	return unavailable(f, e);
 }
 
 static int

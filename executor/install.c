@@ -33,8 +33,7 @@ same_file(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Storage said no and nothing has changed. */
-static int
+int
 unavailable(struct failure *f, int e)
 {
 	const char *text = "workspace storage is unavailable";

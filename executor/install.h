@@ -42,15 +42,21 @@ struct install {
  */
 int install(struct tool *, struct install *, struct failure *);
 
+/* EC_WRITE_UNAVAILABLE, NOT_COMMITTED, with a phrase for the error. */
+int unavailable(struct failure *, int);
+
 /* ENOENT and the like: what says something about the path (8.2 step 3). */
 int path_errno(int);
 
 /*
  * Gives the staging file owner, group, permission bits, access list and
  * extended attributes of the file that it replaces. The set-id and sticky
- * bits are dropped. Text and user.* attributes are kept or it fails, -1 with
- * errno (ENOTSUP: an access list that cannot be expressed in the sandbox);
- * a security label is kept where that is permitted.
+ * bits are dropped. All that is kept or it fails, -1 with errno (ENOTSUP: an
+ * access list that cannot be expressed in the sandbox). Of other attributes
+ * user.* are treated the same; an SELinux label is kept where that is
+ * permitted, else the new file has the one that the policy gives it.
+ * An owner or group from outside the sandbox's user namespace is not told
+ * from another such: the group of a set-group-id directory stays as it is.
  */
 int attributes_keep(int old_fd, const struct stat *old, int fd);
 

@@ -210,8 +210,8 @@ walk_end(void)
 	lo.head = lo.tail = lo.size = 0;
 	lo.walking = 0;
 	if (lo.removed > 0)
-		log_info("staging files of an earlier run removed: %zu",
-		    lo.removed);
+		log_info(
+		    "staging files of an earlier run removed: %zu", lo.removed);
 }
 
 static void

@@ -417,9 +417,9 @@ settings_exec(struct settings *s, const struct options *o, char **error)
 	    "%s/.local/state/librechat/code/quarantines", s->home);
 	s->allow_writes = s->allow_commands = 1;
 	if (o->nwords == 0 || o->words[0][0] == '\0')
-		return errorf(
-		    error, "exec needs a command: librechat-code exec "
-			   "--worker-dir DIR -- COMMAND [ARG ...]");
+		return errorf(error,
+		    "exec needs a command: librechat-code exec "
+		    "--worker-dir DIR -- COMMAND [ARG ...]");
 	if (o->timeout != NULL) {
 		v = strtoul(o->timeout, &end, 10);
 		if (*o->timeout < '0' || *o->timeout > '9' || *end != '\0' ||
@@ -430,5 +430,7 @@ settings_exec(struct settings *s, const struct options *o, char **error)
 			    TIMEOUT_MAX, o->timeout);
 	}
 	s->timeout_ms = (uint32_t)v * 1000U;
-	return set_account(s, o, error);
+	if (set_account(s, o, error) == -1)
+		return -1;
+	return set_protection(s, error);
 }

@@ -25,12 +25,12 @@
  * speaks to it as the monitor and as the bridge.
  */
 
-#define ASSIGNMENT "exec"
-#define REQUEST_ID 1
-#define OUTPUT_MAX (1U << 20) /* both streams together */
+#define ASSIGNMENT  "exec"
+#define REQUEST_ID  1
+#define OUTPUT_MAX  (1U << 20) /* both streams together */
 #define COMMAND_MAX 32768 /* as a Code API may send */
-#define START_MS   60000
-#define SLICE_MS   100 /* a signal is noticed after that */
+#define START_MS    60000
+#define SLICE_MS    100 /* a signal is noticed after that */
 
 static volatile sig_atomic_t interrupted;
 
@@ -135,8 +135,7 @@ start(struct monitor *m, struct imsgbuf *channel, char **error)
 		return error_errno(error, "channel to the executor");
 	imsg_init(channel, sv[1], IMSG_MESSAGE_MAX, 0);
 	if (launch_executor(m, sv[0], error) != STATUS_OK ||
-	    expect(m, MSG_READY, error) == -1 ||
-	    confine(NULL, 0, error) == -1)
+	    expect(m, MSG_READY, error) == -1 || confine(NULL, 0, error) == -1)
 		return -1;
 	imsg_compose(&m->executor.proc.ib, MSG_START, 0, -1, NULL, 0);
 	buf_init(&b);
@@ -275,8 +274,8 @@ run(struct monitor *m, const struct options *o, char **error)
 	install_handlers();
 	command = quote(o->words, o->nwords);
 	if (strlen(command) > COMMAND_MAX)
-		errorf(error, "the command is longer than %d bytes",
-		    COMMAND_MAX);
+		errorf(
+		    error, "the command is longer than %d bytes", COMMAND_MAX);
 	else if (start(m, &channel, error) == 0 &&
 	    send_command(&channel, command, m->settings->timeout_ms, error) ==
 		0)

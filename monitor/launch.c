@@ -116,8 +116,8 @@ launch_free(struct monitor *m)
 }
 
 static void
-bridge_config(struct monitor *m, unsigned int role, const char *session,
-    struct buf *b)
+bridge_config(
+    struct monitor *m, unsigned int role, const char *session, struct buf *b)
 {
 	struct settings *s = m->settings;
 	struct bridge_config c;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "buf.h"
@@ -14,13 +15,41 @@
 #include "lock.h"
 #include "storage.h"
 
+/* For people who find the lock taken; the lock itself is what counts. */
+static void
+write_holder(int fd)
+{
+	char text[32];
+
+	(void)xsnprintf(text, sizeof(text), "%ld\n", (long)getpid());
+	if (ftruncate(fd, 0) == 0)
+		(void)!pwrite(fd, text, strlen(text), 0);
+}
+
+/* " (process N)", or nothing; allocated. */
+static char *
+read_holder(int fd)
+{
+	char text[32], *end;
+	ssize_t n;
+	long pid;
+
+	if ((n = pread(fd, text, sizeof(text) - 1, 0)) <= 0)
+		return xstrdup("");
+	text[n] = '\0';
+	pid = strtol(text, &end, 10);
+	if (pid <= 0 || *end != '\n')
+		return xstrdup("");
+	return xasprintf(" (process %ld)", pid);
+}
+
 enum lock_result
 lock_worker(const char *state_dir, int *fd, char **error)
 {
 	struct place p;
 	struct stat st;
 	enum lock_result r = LOCK_ERROR;
-	char *path;
+	char *path, *holder;
 
 	path = xasprintf("%s/lock", state_dir);
 	*fd = -1;
@@ -37,12 +66,15 @@ lock_worker(const char *state_dir, int *fd, char **error)
 		errorf(error, "lock file %s is not a regular file", path);
 	else if (storage_owner_only(*fd, path, error) == -1)
 		;
-	else if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+	else if (flock(*fd, LOCK_EX | LOCK_NB) == 0) {
+		write_holder(*fd);
 		r = LOCK_TAKEN;
-	else if (errno == EWOULDBLOCK) {
+	} else if (errno == EWOULDBLOCK) {
+		holder = read_holder(*fd);
 		errorf(error,
-		    "another process of this worker is running: it holds %s",
-		    path);
+		    "another process of this worker is running%s: it holds %s",
+		    holder, path);
+		free(holder);
 		r = LOCK_BUSY;
 	} else
 		error_errno(error, "lock %s", path);

@@ -9,7 +9,8 @@ enum lock_result {
 
 /*
  * Takes the lock of a worker: flock(2) on the file "lock" in its state
- * directory (names.h), held as long as *fd is open. The file is never
+ * directory (names.h), held as long as *fd is open. It contains
+ * the number of the process that took it last, for people. The file is never
  * removed; the kernel frees the lock when the process dies.
  */
 enum lock_result lock_worker(const char *state_dir, int *fd, char **error);

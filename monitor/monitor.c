@@ -332,7 +332,8 @@ monitor_loop(struct monitor *m)
 	(void)signal(SIGPIPE, SIG_IGN);
 	if ((m->base = event_base_new()) == NULL || make_events(m) == -1)
 		fatalx("the event loop cannot be made");
-	m->report = status_new();
+	if (m->report == NULL)
+		m->report = status_new(0);
 	status_watch(m->report, m->base);
 	m->bridge.peer = peer_adopt(m->base, m->bridge.name, &m->bridge.proc.ib,
 	    bridge_table, &m->state, on_gone, m);

@@ -115,8 +115,8 @@ enter(int more, char *text, size_t size)
 		return failed(
 		    text, size, "unshare: %s; %s", strerror(errno), remedy());
 	if (write_file("/proc/self/setgroups", "deny") == -1)
-		return failed(text, size, "setgroups: %s; %s", strerror(errno),
-		    remedy());
+		return failed(
+		    text, size, "setgroups: %s; %s", strerror(errno), remedy());
 	(void)xsnprintf(map, sizeof(map), "%lu %lu 1", uid, uid);
 	if (write_file("/proc/self/uid_map", map) == -1)
 		return failed(

@@ -124,6 +124,15 @@ guard_of(struct monitor *m, uint32_t root)
 	return root < m->roots->n ? &m->guards[root] : NULL;
 }
 
+/* Who arms: one guard is the incarnation's, of several each names its work. */
+static char *
+owner_of(const struct monitor *m, const char *assignment)
+{
+	if (m->roots->n == 1)
+		return xstrdup(m->incarnation);
+	return xasprintf("%s:%s", m->incarnation, assignment);
+}
+
 static int
 handle_arm(struct peer *p, struct imsg *im, void *arg)
 {
@@ -131,7 +140,7 @@ handle_arm(struct peer *p, struct imsg *im, void *arg)
 	struct assignment_ref ref;
 	struct guard *g;
 	struct buf b;
-	char *error = NULL;
+	char *owner, *error = NULL;
 
 	if (assignment_ref_parse(im, &ref) == -1)
 		return -1;
@@ -141,10 +150,11 @@ handle_arm(struct peer *p, struct imsg *im, void *arg)
 		free(ref.assignment);
 		return -1;
 	}
+	owner = owner_of(m, ref.assignment);
 	if (m->state != MS_RUN || m->executor.peer == NULL)
 		errorf(&error, "the worker is stopping");
-	else if (guard_arm(g, m->settings->worker, m->incarnation,
-		     ref.assignment, im->id, &error) == 0) {
+	else if (guard_arm(g, m->settings->worker, owner, ref.assignment,
+		     im->id, &error) == 0) {
 		buf_init(&b);
 		assignment_ref_build(&b, ref.root, ref.assignment);
 		peer_send(m->executor.peer, MSG_ALLOW, im->id, -1, &b);
@@ -153,6 +163,7 @@ handle_arm(struct peer *p, struct imsg *im, void *arg)
 		log_warnx("workspace %s was not armed: %s", g->root->id, error);
 		answer(p, MSG_ARMED, im->id, error);
 	}
+	free(owner);
 	free(ref.assignment);
 	return 0;
 }

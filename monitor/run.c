@@ -15,6 +15,7 @@
 #include "msg.h"
 #include "record.h"
 #include "reset.h"
+#include "status.h"
 
 static int
 fail(int status, char *error)
@@ -111,6 +112,7 @@ run_worker(struct monitor *m)
 		return fail(STATUS_ERROR, error);
 	if ((status = start_helpers(m, &error)) != STATUS_OK)
 		return fail(status, error);
+	m->report = status_new(1);
 	return monitor_loop(m);
 }
 

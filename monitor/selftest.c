@@ -47,7 +47,10 @@ line(const char *name, enum verdict_kind kind, const char *text)
 	if (kind == FAIL)
 		failures++;
 	printf("%s: %s%s%s\n", name, words[kind],
-	    !some ? "" : kind == PASS ? ", " : ": ", some ? text : "");
+	    !some              ? ""
+		: kind == PASS ? ", "
+			       : ": ",
+	    some ? text : "");
 	(void)fflush(stdout);
 }
 

@@ -106,6 +106,22 @@ set_url(struct settings *s, const char *text, char **error)
 	return 0;
 }
 
+/*
+ * Takes the token out of the environment: proc_pid_environ(5) shows the
+ * memory that the program was started with.
+ */
+static char *
+take_token(void)
+{
+	char *token = filled(V "WORKER_TOKEN"), *v;
+
+	if ((v = getenv(V "WORKER_TOKEN")) != NULL) {
+		explicit_bzero(v, strlen(v));
+		(void)unsetenv(V "WORKER_TOKEN");
+	}
+	return token;
+}
+
 /* Chooses between identity and static token (3.5). */
 static int
 choose_mode(struct settings *s, char **error)
@@ -118,7 +134,7 @@ choose_mode(struct settings *s, char **error)
 	blank_file = file != NULL && *file == '\0';
 	if (file == NULL && s->worker != NULL && *s->worker != '\0')
 		file = identity_default_path(s->home, s->worker);
-	token = filled(V "WORKER_TOKEN");
+	token = take_token();
 	if (token == NULL) {
 		if (blank_file)
 			errorf(error,

@@ -66,7 +66,7 @@ connect_manager(const char *name)
 }
 
 struct status *
-status_new(void)
+status_new(int service)
 {
 	struct status *s;
 	const char *name;
@@ -75,7 +75,8 @@ status_new(void)
 	s->fd = -1;
 	s->tokens = STATUS_BURST;
 	s->refilled = time_mono_ms();
-	if ((name = getenv("NOTIFY_SOCKET")) == NULL || *name == '\0')
+	if (!service || (name = getenv("NOTIFY_SOCKET")) == NULL ||
+	    *name == '\0')
 		return s;
 	if ((s->fd = connect_manager(name)) == -1)
 		log_warn("NOTIFY_SOCKET %s", name);

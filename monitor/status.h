@@ -15,11 +15,12 @@ struct status;
 #define STATUS_BURST 10
 
 /*
- * Connects to the service manager's socket, if NOTIFY_SOCKET names one; to be
- * called before the process restricts itself. A manager that cannot be
- * reached costs a warning.
+ * Connects to the service manager's socket, if this is the service (run, not
+ * an administrator's command) and NOTIFY_SOCKET names one; to be called before
+ * the process restricts itself. A manager that cannot be reached costs a
+ * warning.
  */
-struct status *status_new(void);
+struct status *status_new(int service);
 void status_free(struct status *);
 
 /* Begins to answer the watchdog, if WATCHDOG_USEC asks for that. */

@@ -37,10 +37,16 @@ static const char *const variables[] = { "WORKER_ID", "IDENTITY_FILE", "URL",
 	"PROTECTED_PATHS", "COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID",
 	"DOCKER_NETWORK", "FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
 
+/* The token is taken out of the environment whenever it is read. */
+static const char *token;
+
 static void
 set(const char *name, const char *value)
 {
 	char *v = xasprintf("LIBRECHAT_CODE_%s", name);
+
+	if (strcmp(name, "WORKER_TOKEN") == 0)
+		token = value;
 
 	if (value == NULL)
 		unsetenv(v);
@@ -133,6 +139,7 @@ evaluate(const char *line, struct settings *s, struct roots *rs, char **error)
 	*error = NULL;
 	memset(s, 0, sizeof(*s));
 	memset(rs, 0, sizeof(*rs));
+	set("WORKER_TOKEN", token);
 	argc = split(line, argv, &copy);
 	r = options_parse(&o, argc, argv, error);
 	if (r == 0) {

@@ -23,6 +23,7 @@
 #include "buf.h"
 #include "harness.h"
 #include "log.h"
+#include "observe.h"
 #include "world.h"
 
 /*
@@ -169,53 +170,11 @@ halt(pid_t pid)
 }
 
 static void
-faults(struct world *w, const char *rules)
-{
-	char *body = xasprintf("{\"rules\":[%s]}", rules);
-	struct json *j;
-
-	j = world_control(w, "faults", body);
-	assert_non_null(j);
-	json_free(j);
-	free(body);
-}
-
-/* Requests of a route that the server has got; answered = with a 200. */
-static int
-requests(struct world *w, const char *route, int answered)
-{
-	const struct json *list;
-	struct json *j;
-	int64_t status;
-	const char *r;
-	size_t i;
-	int n = 0;
-
-	j = world_control(w, "requests?since=0", NULL);
-	assert_non_null(j);
-	list = json_get_type(j, "requests", JSON_ARRAY);
-	assert_non_null(list);
-	for (i = 0; i < list->n; i++) {
-		r = json_get_str(list->items[i], "route");
-		if (r == NULL || strcmp(r, route) != 0)
-			continue;
-		if (answered &&
-		    (json_get_integer(list->items[i], "status", &status) ==
-			    -1 ||
-			status != 200))
-			continue;
-		n++;
-	}
-	json_free(j);
-	return n;
-}
-
-static void
 wait_requests(struct world *w, const char *route, int answered)
 {
 	double end = world_now() + 20000;
 
-	while (requests(w, route, answered) == 0) {
+	while (count_requests(w, route, answered) == 0) {
 		if (world_now() > end)
 			fail_msg("no %s", route);
 		pause_briefly();
@@ -280,7 +239,7 @@ reach(struct crash *c, enum step step)
 
 	switch (step) {
 	case BEFORE_ARM:
-		faults(w, "{\"route\":\"ack\",\"action\":\"stall\"}");
+		set_faults(w, "{\"route\":\"ack\",\"action\":\"stall\"}");
 		call(c);
 		wait_requests(w, "ack", 0);
 		break;
@@ -301,7 +260,7 @@ reach(struct crash *c, enum step step)
 		assert_true(world_file_wait(c->done, 20000));
 		break;
 	case DURING_SETTLE:
-		faults(w,
+		set_faults(w,
 		    "{\"route\":\"settle\",\"action\":\"status\","
 		    "\"status\":503}");
 		touch(c->go);
@@ -310,13 +269,13 @@ reach(struct crash *c, enum step step)
 		break;
 	case AFTER_ACCEPTED:
 		/* The server has accepted; its answer does not arrive. */
-		faults(w, "{\"route\":\"settle\",\"action\":\"stall\"}");
+		set_faults(w, "{\"route\":\"settle\",\"action\":\"stall\"}");
 		touch(c->go);
 		call(c);
 		wait_requests(w, "settle", 1);
 		break;
 	case DURING_CLEAR:
-		faults(w,
+		set_faults(w,
 		    "{\"route\":\"settle\",\"action\":\"delay\","
 		    "\"ms\":1000}");
 		touch(c->go);
@@ -404,7 +363,7 @@ next_start(struct crash *c)
 	char *log;
 	int r;
 
-	faults(&c->w, "");
+	set_faults(&c->w, "");
 	log = xasprintf("%s/worker.log", c->w.dir);
 	assert_int_equal(truncate(log, 0), 0);
 	free(log);
@@ -446,7 +405,7 @@ one_run(enum step step, enum victim v)
 	wait_gone(&c);
 	ran = times_run(&c);
 	marker = world_markers(&c.w);
-	accepted = requests(&c.w, "settle", 1) > 0;
+	accepted = count_requests(&c.w, "settle", 1) > 0;
 	print_message("# %-16s  %-10s  ran %d  accepted %d  marker %d\n",
 	    steps[step].name, victim_names[v], ran, accepted, marker);
 	assert_true(permitted(want.ran, ran));

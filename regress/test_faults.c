@@ -1,15 +1,10 @@
 #include "config.h"
 
 #include <sys/types.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "buf.h"
-#include "fault.h"
-#include "filetool.h"
+#include "faulttool.h"
 #include "log.h"
 
 /*
@@ -32,33 +25,14 @@
  * step of an installation fails, dies or is overtaken by somebody else. Only
  * in builds with --enable-fault-injection, see executor/fault.h.
  */
-static struct harness H;
-static int mounted;
-static int reached = -1; /* FIFOs */
-static int go = -1;
+static struct fault_harness F;
+#define H F.h
 
 enum op { NEW, OVER, CREATE, EDIT, PREVIEW };
-enum state { OLD_STATE, NEW_STATE };
 
 static const struct pair old_to_new[] = { PAIR("old", "new") };
 
 /* ---- helpers ---- */
-
-static void
-set_fault(const char *lines)
-{
-	put_file(&H, H.roots[0], FAULT_CONTROL, lines, strlen(lines), 0644);
-}
-
-static void
-clear_fault(void)
-{
-	char *p = in_root(&H, FAULT_CONTROL);
-
-	if (unlink(p) == -1)
-		assert_int_equal(errno, ENOENT);
-	free(p);
-}
 
 static void
 remove_name(const char *name)
@@ -103,29 +77,17 @@ prepare(enum op op, const char *path)
 }
 
 static void
-expect_state(enum op op, const char *path, enum state state)
+expect_state(enum op op, const char *path, enum left state)
 {
 	char *p = in_root(&H, path);
 
-	if (state == NEW_STATE)
+	if (state == NEW_FILE)
 		expect_content(&H, path, "new", 3);
 	else if (op == NEW || op == CREATE)
 		assert_int_equal(access(p, F_OK), -1);
 	else
 		expect_content(&H, path, "old", 3);
 	free(p);
-}
-
-static void
-start_again(void)
-{
-	harness_kill(&H);
-	/* The sandbox is ours to reap; then no writer of it is left. */
-	while (waitpid(-1, NULL, 0) > 0)
-		continue;
-	assert_int_equal(H.nstash, 0);
-	if (harness_start(&H) == -1)
-		fail_msg("%s", H.failed);
 }
 
 /* ---- errors ---- */
@@ -136,11 +98,11 @@ static const struct error_row {
 	const char *faults;
 	enum error_code code; /* EC_NONE: fulfilled */
 	enum certainty certainty;
-	enum state state;
+	enum left state;
 } error_rows[] = {
-#define NOT(c) c, NOT_COMMITTED, OLD_STATE
-#define MAYBE  EC_WRITE_UNAVAILABLE, UNCERTAIN, NEW_STATE
-#define DONE   EC_NONE, COMMITTED, NEW_STATE
+#define NOT(c) c, NOT_COMMITTED, OLD_FILE
+#define MAYBE  EC_WRITE_UNAVAILABLE, UNCERTAIN, NEW_FILE
+#define DONE   EC_NONE, COMMITTED, NEW_FILE
 	{ "the staging file cannot be made", NEW, "write.open EIO",
 	    NOT(EC_WRITE_UNAVAILABLE) },
 	{ "the staging file cannot be made (replace)", OVER, "write.open EIO",
@@ -210,9 +172,9 @@ run_error_row(void **state)
 	struct answer a;
 
 	prepare(r->op, "f");
-	set_fault(r->faults);
+	set_fault(&F, r->faults);
 	assert_int_equal(harness_wait(&H, send_op(r->op, "f"), &a), 0);
-	clear_fault();
+	clear_fault(&F);
 	if (r->code != EC_NONE)
 		expect_failure(&H, r->name, &a, r->code, r->certainty);
 	else {
@@ -226,27 +188,6 @@ run_error_row(void **state)
 }
 
 /* ---- death ---- */
-
-static const struct {
-	const char *name;
-	enum state over; /* what is there afterwards */
-	enum state new;
-} points[] = {
-	{ "write.open", OLD_STATE, OLD_STATE },
-	{ "write.opened", OLD_STATE, OLD_STATE },
-	{ "write.attributes", OLD_STATE, NEW_STATE },
-	{ "write.write", OLD_STATE, OLD_STATE },
-	{ "write.fsync", OLD_STATE, OLD_STATE },
-	{ "write.staged", OLD_STATE, OLD_STATE },
-	{ "write.commit", OLD_STATE, OLD_STATE },
-	{ "write.noreplace", NEW_STATE, OLD_STATE },
-	{ "write.rename", OLD_STATE, NEW_STATE },
-	{ "write.renamed", NEW_STATE, NEW_STATE },
-	{ "write.committed", NEW_STATE, NEW_STATE },
-	{ "write.dirsync", NEW_STATE, NEW_STATE },
-	{ "write.confirm", NEW_STATE, NEW_STATE },
-	{ "write.confirmed", NEW_STATE, NEW_STATE },
-};
 
 /* Points that an operation does not pass: nothing happens there. */
 static int
@@ -266,21 +207,23 @@ die_at(enum op op, size_t i)
 	char *fault_line;
 
 	prepare(op, "f");
-	fault_line = xasprintf("%s kill", points[i].name);
-	set_fault(fault_line);
+	fault_line = xasprintf("%s kill", fault_points[i].name);
+	set_fault(&F, fault_line);
 	free(fault_line);
 	assert_int_equal(harness_wait(&H, send_op(op, "f"), &a), 0);
-	clear_fault();
-	if (!passes(op, points[i].name)) {
+	clear_fault(&F);
+	if (!passes(op, fault_points[i].name)) {
 		assert_true(a.ok);
 		answer_free(&a);
 		return;
 	}
-	expect_failure(&H, points[i].name, &a, EC_WRITE_UNAVAILABLE, UNCERTAIN);
+	expect_failure(
+	    &H, fault_points[i].name, &a, EC_WRITE_UNAVAILABLE, UNCERTAIN);
 	assert_string_equal(H.outcome_of, H.allowed);
-	start_again();
+	start_again(&F);
 	expect_state(op, "f",
-	    op == NEW || op == CREATE ? points[i].new : points[i].over);
+	    op == NEW || op == CREATE ? fault_points[i].new
+				      : fault_points[i].over);
 	/* A write looks for leftovers in its directory first. */
 	ask_write(&H, "g", "x", 1, 0, &a);
 	assert_true(a.ok);
@@ -296,7 +239,7 @@ death_at_every_step_leaves_the_old_or_the_new_file(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		for (j = 0; j < sizeof(points) / sizeof(points[0]); j++)
+		for (j = 0; j < FAULT_POINTS; j++)
 			die_at(ops[i], j);
 }
 
@@ -310,12 +253,12 @@ death_with_two_names_is_mended(void **state)
 
 	(void)state;
 	prepare(CREATE, "f");
-	set_fault("write.noreplace EINVAL\nwrite.unlink kill");
+	set_fault(&F, "write.noreplace EINVAL\nwrite.unlink kill");
 	assert_int_equal(harness_wait(&H, send_op(CREATE, "f"), &a), 0);
-	clear_fault();
+	clear_fault(&F);
 	expect_failure(&H, "unlink", &a, EC_WRITE_UNAVAILABLE, UNCERTAIN);
-	expect_state(CREATE, "f", NEW_STATE);
-	start_again();
+	expect_state(CREATE, "f", NEW_FILE);
+	start_again(&F);
 	ask_write(&H, "f", "next", 4, 0, &a);
 	assert_true(a.ok);
 	answer_free(&a);
@@ -335,14 +278,14 @@ death_in_a_preview_is_certain(void **state)
 
 	(void)state;
 	prepare(PREVIEW, "f");
-	set_fault("preview.read kill");
+	set_fault(&F, "preview.read kill");
 	assert_int_equal(harness_wait(&H, send_op(PREVIEW, "f"), &a), 0);
-	clear_fault();
+	clear_fault(&F);
 	assert_false(a.ok);
 	assert_int_equal(a.error.certainty, NOT_COMMITTED);
 	answer_free(&a);
-	start_again();
-	expect_state(PREVIEW, "f", OLD_STATE);
+	start_again(&F);
+	expect_state(PREVIEW, "f", OLD_FILE);
 }
 
 /* ---- somebody else is faster ---- */
@@ -351,23 +294,20 @@ death_in_a_preview_is_certain(void **state)
 static uint32_t
 run_to(enum op op, const char *path, const char *point)
 {
-	struct pollfd pfd = { reached, POLLIN, 0 };
-	char *line = xasprintf("%s wait", point), c;
+	char *line = xasprintf("%s wait", point);
 	uint32_t id;
 
-	set_fault(line);
+	set_fault(&F, line);
 	free(line);
 	id = send_op(op, path);
-	if (poll(&pfd, 1, 30000) != 1 || read(reached, &c, 1) != 1)
-		fail_msg("%s was not reached", point);
-	clear_fault();
+	await_point(&F);
 	return id;
 }
 
 static void
 go_on(uint32_t id, struct answer *a)
 {
-	assert_int_equal(write(go, "!", 1), 1);
+	let_go(&F);
 	assert_int_equal(harness_wait(&H, id, a), 0);
 }
 
@@ -528,7 +468,7 @@ overtaken_31_parent_replaced(void **state)
 			assert_int_equal(symlink("away", dir), 0);
 		go_on(id, &a);
 		expect_failure(&H, "31", &a, EC_INVALID_PATH, NOT_COMMITTED);
-		expect_state(ops[i], "away/f", OLD_STATE);
+		expect_state(ops[i], "away/f", OLD_FILE);
 		assert_int_equal(count_staging(&H, "away"), 0);
 		assert_int_equal(count_staging(&H, "dir"), 0);
 		remove_tree(dir);
@@ -614,7 +554,7 @@ overtaken_staging_file_removed(void **state)
 		go_on(id, &a);
 		expect_failure(
 		    &H, "removed", &a, EC_WRITE_UNAVAILABLE, NOT_COMMITTED);
-		expect_state(ops[i], "f", OLD_STATE);
+		expect_state(ops[i], "f", OLD_FILE);
 	}
 }
 
@@ -671,366 +611,24 @@ run_cancel_row(void **state)
 		assert_int_equal(H.outcome, COMMITTED);
 		answer_free(&a);
 	}
-	expect_state(r->op, "f", r->aborted ? OLD_STATE : NEW_STATE);
+	expect_state(r->op, "f", r->aborted ? OLD_FILE : NEW_FILE);
 	assert_int_equal(count_staging(&H, "."), 0);
-}
-
-/* ---- chance ---- */
-
-#define OPERATIONS 10000
-#define FILES      24
-#define TEXT_MAX   4096
-
-struct model {
-	char name[16];
-	int exists;
-	struct buf text;
-};
-static struct model model[FILES];
-static uint64_t chance_state;
-
-static uint32_t
-chance(uint32_t n)
-{
-	chance_state = chance_state * 6364136223846793005U +
-	    1442695040888963407U;
-	return (uint32_t)(chance_state >> 33) % n;
-}
-
-static void
-random_text(struct buf *b, size_t max)
-{
-	size_t n = chance(8) == 0 ? 0 : chance((uint32_t)max);
-
-	buf_reset(b);
-	while (b->len < n)
-		buf_addc(b, (uint8_t)("abcdefgh \n"[chance(10)]));
-}
-
-/* Plainly, to be a judge of the tool: how often old is in the text. */
-static size_t
-occurrences(const struct buf *text, const struct text *old, size_t *at)
-{
-	size_t i, n = 0;
-
-	for (i = 0; i + old->len <= text->len; i++)
-		if (memcmp(text->data + i, old->data, old->len) == 0) {
-			*at = i;
-			n++;
-		}
-	return n;
-}
-
-/* The outcome of the edits: 1, or 0 if they conflict. */
-static int
-model_edit(const struct buf *from, const struct request *q, struct buf *to)
-{
-	struct buf next;
-	size_t i, at;
-
-	buf_reset(to);
-	buf_add(to, from->data, from->len);
-	for (i = 0; i < q->nedits; i++) {
-		if (occurrences(to, &q->edits[i].old, &at) != 1)
-			return 0;
-		buf_init(&next);
-		buf_add(&next, to->data, at);
-		buf_add(&next, q->edits[i].new.data, q->edits[i].new.len);
-		at += q->edits[i].old.len;
-		buf_add(&next, to->data + at, to->len - at);
-		buf_free(to);
-		*to = next;
-	}
-	return 1;
-}
-
-static void
-random_edit(struct request *q, const struct model *m)
-{
-	struct buf new;
-	size_t i, at, len;
-
-	buf_init(&new);
-	q->nedits = 1 + chance(3);
-	q->edits = xcalloc(q->nedits, sizeof(*q->edits));
-	for (i = 0; i < q->nedits; i++) {
-		at = m->text.len == 0 ? 0 : chance((uint32_t)m->text.len);
-		len = 1 + chance(12);
-		if (len > m->text.len - at)
-			text_set(&q->edits[i].old, "none", 4);
-		else
-			text_set(&q->edits[i].old, m->text.data + at, len);
-		random_text(&new, 16);
-		text_set(&q->edits[i].new, new.data, new.len);
-	}
-	buf_free(&new);
-}
-
-/*
- * Makes a request on a file of the model. Returns the code that is expected
- * (EC_NONE: fulfilled) and what the file then holds.
- */
-static enum error_code
-random_request(struct request *q, struct model *m, struct buf *outcome)
-{
-	memset(q, 0, sizeof(*q));
-	text_set(&q->path, m->name, strlen(m->name));
-	if (chance(2) == 0) {
-		q->operation = OP_WRITE_FILE;
-		q->create_only = chance(4) == 0;
-		random_text(outcome, chance(50) == 0 ? MIB : TEXT_MAX);
-		text_set(&q->content, outcome->data, outcome->len);
-		return q->create_only && m->exists ? EC_EDIT_CONFLICT : EC_NONE;
-	}
-	q->operation = chance(5) == 0 ? OP_PREVIEW_EDIT : OP_EDIT_FILE;
-	random_edit(q, m);
-	if (!m->exists)
-		return EC_INVALID_PATH;
-	if (!model_edit(&m->text, q, outcome))
-		return EC_EDIT_CONFLICT;
-	return outcome->len > MIB ? EC_WRITE_LIMIT_EXCEEDED : EC_NONE;
-}
-
-/* 1 if the file on disk is exactly this. */
-static int
-holds(const struct model *m, int file_exists, const struct buf *text)
-{
-	char *p = in_root(&H, m->name);
-	struct stat st;
-	struct buf b;
-	int fd, r;
-
-	fd = open(p, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	free(p);
-	if (fd == -1) {
-		assert_int_equal(errno, ENOENT);
-		return !file_exists;
-	}
-	assert_int_equal(fstat(fd, &st), 0);
-	buf_init(&b);
-	(void)buf_reserve(&b, (size_t)st.st_size + 1);
-	assert_int_equal(read(fd, b.data, (size_t)st.st_size + 1), st.st_size);
-	b.len = (size_t)st.st_size;
-	close(fd);
-	r = file_exists && b.len == text->len &&
-	    (b.len == 0 || memcmp(b.data, text->data, b.len) == 0);
-	buf_free(&b);
-	return r;
-}
-
-static void
-take(struct model *m, const struct buf *outcome)
-{
-	m->exists = 1;
-	buf_reset(&m->text);
-	buf_add(&m->text, outcome->data, outcome->len);
-}
-
-/* After a death: every file as the model has it, one of them old or new. */
-static void
-check_after_death(
-    struct model *m, enum error_code expected, const struct buf *outcome)
-{
-	struct answer a;
-	size_t i;
-
-	start_again();
-	if (!holds(m, m->exists, &m->text)) {
-		if (expected != EC_NONE || !holds(m, 1, outcome))
-			fail_msg("%s is neither old nor new", m->name);
-		take(m, outcome);
-	}
-	for (i = 0; i < FILES; i++)
-		if (!holds(&model[i], model[i].exists, &model[i].text))
-			fail_msg("%s has changed", model[i].name);
-	ask_write(&H, "w", "x", 1, 0, &a);
-	assert_true(a.ok);
-	answer_free(&a);
-	ask_write(&H, "d/w", "x", 1, 0, &a);
-	assert_true(a.ok);
-	answer_free(&a);
-	assert_int_equal(count_staging(&H, "."), 0);
-	assert_int_equal(count_staging(&H, "d"), 0);
-}
-
-/* A mutation that the monitor did not allow. */
-static void
-not_allowed(struct request *q, struct model *m)
-{
-	struct answer a;
-	struct buf b;
-	uint32_t id = ++H.next_id;
-
-	q->assignment = xstrdup("not-allowed");
-	buf_init(&b);
-	request_build(&b, q);
-	imsg_compose(&H.bridge, MSG_REQUEST, id, -1, b.data, b.len);
-	buf_free(&b);
-	assert_int_equal(imsg_flush_blocking(&H.bridge), 0);
-	assert_int_equal(harness_wait(&H, id, &a), 0);
-	assert_false(a.ok);
-	assert_int_equal(a.error.certainty, NOT_COMMITTED);
-	answer_free(&a);
-	assert_true(holds(m, m->exists, &m->text));
-}
-
-static void
-check_answer(struct model *m, const struct request *q, struct answer *a,
-    enum error_code expected, const struct buf *outcome)
-{
-	if (expected != EC_NONE) {
-		if (a->ok || a->error.code != expected)
-			fail_msg("%s: %s instead of %s", m->name,
-			    a->ok ? "fulfilled"
-				  : error_code_name(a->error.code),
-			    error_code_name(expected));
-		assert_int_equal(a->error.certainty, NOT_COMMITTED);
-	} else if (!a->ok)
-		fail_msg("%s: %s", m->name, a->error.text);
-	else
-		assert_int_equal(a->result.bytes_written, outcome->len);
-	if (expected == EC_NONE && q->operation != OP_PREVIEW_EDIT)
-		take(m, outcome);
-	if (!holds(m, m->exists, &m->text))
-		fail_msg("%s has other content", m->name);
-}
-
-/* The file process kills itself at a step, or the executor is killed. */
-static void
-random_death(struct request *q, struct model *m, enum error_code expected,
-    const struct buf *outcome, size_t *uncertain)
-{
-	struct answer a;
-	uint32_t id, spin;
-	char *line;
-
-	if (chance(3) == 0) {
-		(void)harness_send(&H, q);
-		for (spin = chance(300); spin > 0; spin--)
-			(void)sched_yield();
-	} else {
-		line = xasprintf("%s kill",
-		    points[chance(sizeof(points) / sizeof(points[0]))].name);
-		set_fault(line);
-		free(line);
-		id = harness_send(&H, q);
-		assert_int_equal(harness_wait(&H, id, &a), 0);
-		clear_fault();
-		if (a.ok || a.error.certainty != UNCERTAIN) {
-			check_answer(m, q, &a, expected, outcome);
-			answer_free(&a);
-			return;
-		}
-		assert_int_equal(H.outcome, UNCERTAIN);
-		assert_string_equal(H.outcome_of, H.allowed);
-		answer_free(&a);
-		(*uncertain)++;
-	}
-	check_after_death(m,
-	    q->operation == OP_PREVIEW_EDIT ? EC_INVALID_REQUEST : expected,
-	    outcome);
-}
-
-static void
-random_operations_match_a_model(void **state)
-{
-	const char *v = getenv("TEST_SEED");
-	struct request q;
-	struct answer a;
-	struct model *m;
-	struct buf outcome;
-	enum error_code expected;
-	size_t i, deaths = 0, uncertain = 0;
-
-	(void)state;
-	chance_state = (uint64_t)time(NULL) * 65536 + (uint64_t)getpid();
-	if (v != NULL)
-		chance_state = strtoull(v, NULL, 10);
-	print_message("# TEST_SEED=%llu\n", (unsigned long long)chance_state);
-	for (i = 0; i < FILES; i++)
-		(void)xsnprintf(model[i].name, sizeof(model[i].name), "%sm%zu",
-		    i % 3 == 0 ? "d/" : "", i);
-	buf_init(&outcome);
-	for (i = 0; i < OPERATIONS; i++) {
-		m = &model[chance(FILES)];
-		expected = random_request(&q, m, &outcome);
-		if (chance(200) == 0 && q.operation != OP_PREVIEW_EDIT)
-			not_allowed(&q, m);
-		else if (chance(25) == 0) {
-			deaths++;
-			random_death(&q, m, expected, &outcome, &uncertain);
-		} else {
-			assert_int_equal(harness_request(&H, &q, &a), 0);
-			check_answer(m, &q, &a, expected, &outcome);
-			answer_free(&a);
-		}
-		request_free(&q);
-	}
-	print_message("# %d operations, %zu deaths, %zu uncertain answers\n",
-	    OPERATIONS, deaths, uncertain);
-	buf_free(&outcome);
-	for (i = 0; i < FILES; i++)
-		buf_free(&model[i].text);
 }
 
 /* ---- */
 
 static int
-make_fifo(const char *name, int flags)
-{
-	char *p = in_root(&H, name);
-	int fd;
-
-	assert_int_equal(mkfifo(p, 0600), 0);
-	assert_int_equal(chown(p, H.uid, H.gid), 0);
-	fd = open(p, flags | O_CLOEXEC);
-	assert_int_not_equal(fd, -1);
-	free(p);
-	return fd;
-}
-
-static int
 start(void **state)
 {
-	char *p, *options;
-
 	(void)state;
-	/* What a killed executor leaves is waited for, see start_again. */
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1) == -1)
-		return -1;
-	harness_init(&H, 1);
-	/* In memory it is much faster, but it works on a disk as well. */
-	if (private_mounts() == 0) {
-		options = xasprintf(
-		    "size=64m,mode=0755,uid=%u,gid=%u", H.uid, H.gid);
-		mounted = mount_tmpfs(H.roots[0], options) == 0;
-		free(options);
-	}
-	p = in_root(&H, "d");
-	assert_int_equal(mkdir(p, 0755), 0);
-	assert_int_equal(chown(p, H.uid, H.gid), 0);
-	free(p);
-	reached = make_fifo(FAULT_REACHED, O_RDWR);
-	go = make_fifo(FAULT_GO, O_RDWR);
-	if (harness_start(&H) == -1) {
-		fprintf(stderr, "%s\n", H.failed);
-		return -1;
-	}
-	return 0;
+	return fault_start(&F);
 }
 
 static int
 stop(void **state)
 {
 	(void)state;
-	close(reached);
-	close(go);
-	harness_kill(&H);
-	while (waitpid(-1, NULL, 0) > 0)
-		continue;
-	if (mounted)
-		(void)umount2(H.roots[0], MNT_DETACH);
-	harness_remove(&H);
+	fault_stop(&F);
 	return 0;
 }
 
@@ -1047,7 +645,6 @@ main(void)
 		cmocka_unit_test(overtaken_31_parent_replaced),
 		cmocka_unit_test(overtaken_33_staging_file_swapped),
 		cmocka_unit_test(overtaken_staging_file_removed),
-		cmocka_unit_test(random_operations_match_a_model),
 	};
 	struct CMUnitTest
 	    tests[N(error_rows) + N(overtake_rows) + N(cancel_rows) + N(more)];

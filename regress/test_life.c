@@ -240,7 +240,7 @@ a_dead_server_fills_no_log(void **state)
 	saved = dup(STDERR_FILENO);
 	fflush(stderr);
 	assert_int_equal(dup2(fd, STDERR_FILENO), STDERR_FILENO);
-	s = status_new();
+	s = status_new(1);
 	for (i = 0; i < 3600; i++)
 		status_tell(s, "reconnecting after register: refused", 0);
 	dead = lines_of(fd);

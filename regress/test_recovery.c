@@ -23,25 +23,13 @@
 #include "buf.h"
 #include "harness.h"
 #include "log.h"
+#include "observe.h"
 #include "world.h"
 
 /*
  * How an operator goes on: selftest, exec, the resets, several roots, what a
  * crash left, a state directory that vanished, and a machine that was cloned.
  */
-
-static char *
-get_text(const char *path)
-{
-	char *text = xcalloc(1, 65536);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd != -1) {
-		(void)!read(fd, text, 65535);
-		close(fd);
-	}
-	return text;
-}
 
 static void
 touch(const char *path, mode_t mode)
@@ -50,61 +38,6 @@ touch(const char *path, mode_t mode)
 
 	assert_int_not_equal(fd, -1);
 	close(fd);
-}
-
-/* What the last commands printed; the log is emptied. */
-static char *
-printed(struct world *w)
-{
-	char *path = xasprintf("%s/command.log", w->dir), *log;
-
-	log = get_text(path);
-	(void)unlink(path);
-	free(path);
-	return log;
-}
-
-static void
-said(struct world *w, const char *text)
-{
-	char *log = printed(w);
-
-	if (strstr(log, text) == NULL)
-		fail_msg("no \"%s\" in: %s", text, log);
-	free(log);
-}
-
-static void
-faults(struct world *w, const char *rules)
-{
-	char *body = xasprintf("{\"rules\":[%s]}", rules);
-	struct json *j;
-
-	j = world_control(w, "faults", body);
-	assert_non_null(j);
-	json_free(j);
-	free(body);
-}
-
-static int
-requests(struct world *w, const char *route)
-{
-	const struct json *list;
-	struct json *j;
-	const char *r;
-	size_t i;
-	int n = 0;
-
-	j = world_control(w, "requests?since=0", NULL);
-	assert_non_null(j);
-	list = json_get_type(j, "requests", JSON_ARRAY);
-	assert_non_null(list);
-	for (i = 0; i < list->n; i++) {
-		r = json_get_str(list->items[i], "route");
-		n += r != NULL && strcmp(r, route) == 0;
-	}
-	json_free(j);
-	return n;
 }
 
 /* The log of the next start begins anew. */
@@ -153,9 +86,9 @@ selftest_names_each_primitive(void **state)
 	world_init(&w, 0);
 	world_server(&w, NULL);
 	world_pair(&w);
-	free(printed(&w));
+	free(command_printed(&w));
 	assert_int_equal(world_command(&w, NULL, "selftest", NULL), 0);
-	log = p = printed(&w);
+	log = p = command_printed(&w);
 	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 		p = strstr(p, lines[i]);
 		if (p == NULL)
@@ -163,19 +96,19 @@ selftest_names_each_primitive(void **state)
 	}
 	free(log);
 	/* It has registered nothing, and leaves nothing armed. */
-	assert_int_equal(requests(&w, "register"), 0);
-	assert_int_equal(requests(&w, "lease"), 0);
+	assert_int_equal(count_requests(&w, "register", 0), 0);
+	assert_int_equal(count_requests(&w, "lease", 0), 0);
 	assert_int_equal(world_markers(&w), 0);
 
 	world_worker(&w, NULL);
 	assert_true(world_wait(&w, "leasing", 20000));
 	assert_int_equal(world_command(&w, NULL, "selftest", NULL), 0);
-	said(&w, "lock: ok, held by a running worker");
+	command_said(&w, "lock: ok, held by a running worker");
 	stop(&w);
 
 	world_server_stop(&w);
 	assert_int_equal(world_command(&w, NULL, "selftest", NULL), 1);
-	said(&w, "connection: FAILED: http://");
+	command_said(&w, "connection: FAILED: http://");
 	world_free(&w);
 }
 
@@ -189,7 +122,7 @@ selftest_without_a_worker(void **state)
 	setenv("WITHOUT_WORKER_ID", "1", 1);
 	assert_int_equal(world_command(&w, NULL, "selftest", NULL), 0);
 	unsetenv("WITHOUT_WORKER_ID");
-	said(&w, "LIBRECHAT_CODE_WORKER_ID is not set");
+	command_said(&w, "LIBRECHAT_CODE_WORKER_ID is not set");
 	world_free(&w);
 }
 
@@ -198,6 +131,7 @@ selftest_without_a_worker(void **state)
 static void
 exec_passes_everything_through(void **state)
 {
+	const char *mark = new_mark();
 	struct world w;
 	char *log;
 
@@ -208,7 +142,7 @@ exec_passes_everything_through(void **state)
 		"sh", "-c", "printf '%s|' \"$@\"; echo e >&2; exit 7", "x",
 		"a  b", "it's", "$HOME", NULL),
 	    7);
-	log = printed(&w);
+	log = command_printed(&w);
 	assert_string_equal(log, "a  b|it's|$HOME|e\n");
 	free(log);
 	/* The sandbox of a worker: no network, no other file, own root. */
@@ -221,13 +155,12 @@ exec_passes_everything_through(void **state)
 			     NULL),
 	    0);
 	assert_int_equal(world_markers(&w), 0);
-	free(printed(&w));
-	assert_int_equal(
-	    world_command(&w, NULL, "exec", "--worker-dir", w.project,
-		"--timeout", "1", "sleep", "97432", NULL),
+	free(command_printed(&w));
+	assert_int_equal(world_command(&w, NULL, "exec", "--worker-dir",
+			     w.project, "--timeout", "1", "sleep", mark, NULL),
 	    124);
-	said(&w, "time limit");
-	assert_false(process_exists("97432"));
+	command_said(&w, "time limit");
+	assert_false(process_exists(mark));
 	assert_int_equal(world_command(&w, NULL, "exec", "--worker-dir",
 			     w.project, "--", "kill -9 $$", NULL),
 	    127);
@@ -255,40 +188,41 @@ reset_of_a_session(void **state)
 	world_init(&w, 0);
 	world_server(&w, NULL);
 	world_pair(&w);
-	free(printed(&w));
+	free(command_printed(&w));
 	assert_int_equal(
 	    world_command(&w, NULL, "reset-workspace", " rt-9b1f ", NULL), 0);
-	said(&w, "librechat-code: reset acknowledged for rt-9b1f\n");
-	assert_int_equal(requests(&w, "reset"), 1);
-	assert_int_equal(requests(&w, "ready"), 0);
-	assert_int_equal(requests(&w, "lease"), 0);
+	command_said(&w, "librechat-code: reset acknowledged for rt-9b1f\n");
+	assert_int_equal(count_requests(&w, "reset", 0), 1);
+	assert_int_equal(count_requests(&w, "ready", 0), 0);
+	assert_int_equal(count_requests(&w, "lease", 0), 0);
 	/* What has registered can never be given work. */
 	j = world_state(&w);
 	assert_non_null(j);
 	json_free(j);
 
 	assert_int_equal(world_command(&w, NULL, "reset-workspace", NULL), 78);
-	said(&w, "Usage: librechat-code reset-workspace <runtime-session-id>");
+	command_said(
+	    &w, "Usage: librechat-code reset-workspace <runtime-session-id>");
 	assert_int_equal(
 	    world_command(&w, NULL, "reset-workspace", "  ", NULL), 78);
-	assert_int_equal(requests(&w, "reset"), 1);
+	assert_int_equal(count_requests(&w, "reset", 0), 1);
 
 	/* Busy for a while: asked again, with one line. */
-	free(printed(&w));
-	faults(&w,
+	free(command_printed(&w));
+	set_faults(&w,
 	    "{\"route\":\"reset\",\"action\":\"status\",\"status\":503,"
 	    "\"code\":\"WORKER_BUSY\",\"count\":2}");
 	assert_int_equal(
 	    world_command(&w, NULL, "reset-workspace", "rt-2", NULL), 0);
-	said(&w,
+	command_said(&w,
 	    "reset: HTTP 503 WORKER_BUSY; trying again for up to 120 "
 	    "seconds");
-	assert_int_equal(requests(&w, "reset"), 4);
-	faults(
+	assert_int_equal(count_requests(&w, "reset", 0), 4);
+	set_faults(
 	    &w, "{\"route\":\"reset\",\"action\":\"status\",\"status\":400}");
 	assert_int_equal(
 	    world_command(&w, NULL, "reset-workspace", "rt-3", NULL), 1);
-	said(&w, "reset: HTTP 400");
+	command_said(&w, "reset: HTTP 400");
 	world_free(&w);
 }
 
@@ -307,6 +241,10 @@ reset_of_a_root(void **state)
 	    world_command(&w, NULL, "run", "--worker-dir", w.project,
 		"--reset-workspace-quarantine", "primary", NULL),
 	    75);
+	/* Who holds the lock is named. */
+	begun = xasprintf("is running (process %d)", w.worker);
+	command_said(&w, begun);
+	free(begun);
 	body = world_command_body("touch begun; sleep 97433", 5000);
 	world_call_start(&w, body, &p);
 	free(body);
@@ -317,13 +255,13 @@ reset_of_a_root(void **state)
 	world_call_abort(&p);
 
 	/* The order: the marker first, then the server's fence. */
-	free(printed(&w));
+	free(command_printed(&w));
 	assert_int_equal(
 	    world_command(&w, NULL, "run", "--worker-dir", w.project,
 		"--reset-workspace-quarantine", "primary", NULL),
 	    78);
-	said(&w, "has a local quarantine");
-	assert_int_equal(requests(&w, "reset"), 0);
+	command_said(&w, "has a local quarantine");
+	assert_int_equal(count_requests(&w, "reset", 0), 0);
 	assert_int_equal(world_command(&w, NULL, "clear-workspace-quarantine",
 			     "--worker-dir", w.project, NULL),
 	    0);
@@ -331,15 +269,15 @@ reset_of_a_root(void **state)
 	    world_command(&w, NULL, "run", "--worker-dir", w.project,
 		"--reset-workspace-quarantine", "other", NULL),
 	    78);
-	said(&w, "there is no workspace other");
+	command_said(&w, "there is no workspace other");
 	assert_int_equal(world_command(&w, NULL, "run", "--worker-dir",
 			     w.project, "--allow-workspace-commands",
 			     "--reset-workspace-quarantine", "primary", NULL),
 	    0);
-	said(&w,
+	command_said(&w,
 	    "librechat-code: reset acknowledged for native workspace "
 	    "primary\n");
-	assert_int_equal(requests(&w, "ready"), 0);
+	assert_int_equal(count_requests(&w, "ready", 0), 0);
 	world_worker(&w, "--allow-workspace-commands", NULL);
 	assert_true(world_wait(&w, "leasing", 60000));
 	stop(&w);
@@ -508,12 +446,12 @@ vanished_state_directory(void **state)
 	dir = xasprintf("%s/.local/state", w.home);
 	away = xasprintf("%s/.local/away", w.home);
 	assert_int_equal(rename(dir, away), 0);
-	free(printed(&w));
+	free(command_printed(&w));
 	/* Neither command takes it for a clean one, or makes another. */
 	assert_int_equal(world_command(&w, NULL, "run", "--worker-dir",
 			     w.project, "--allow-workspace-writes", NULL),
 	    78);
-	said(&w, "is not there, and with it may be quarantine markers");
+	command_said(&w, "is not there, and with it may be quarantine markers");
 	assert_int_equal(world_command(&w, NULL, "clear-workspace-quarantine",
 			     "--worker-dir", w.project, NULL),
 	    78);
@@ -574,7 +512,7 @@ cloned_machine_gives_way(void **state)
 	assert_int_equal(WEXITSTATUS(r), 76);
 	assert_true(world_log_has(&w, "Pair each machine as a worker"));
 	assert_true(world_wait(&w, "leasing", 20000));
-	before = requests(&w, "register");
+	before = count_requests(&w, "register", 0);
 	assert_true(before >= 2);
 	stop(&w);
 	w.home = home;

@@ -26,14 +26,13 @@
 #include "buf.h"
 #include "harness.h"
 #include "log.h"
+#include "observe.h"
+#include "private.h"
 #include "world.h"
 
 /*
  * The storage of a whole worker on a disk that is full and in the hands of
- * others. The tests run in a mount namespace of their own, as an ordinary
- * user with the help of a user namespace and a root directory of which all
- * but the top belongs to the machine, since storage below directories of
- * unknown owners is refused.
+ * others, in a mount namespace of its own (private.h).
  */
 
 static char cannot_mount[256]; /* why, or "" */
@@ -55,130 +54,6 @@ put_text(const char *path, const char *text)
 	if (fd == -1 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
 		fatal("%s", path);
 	close(fd);
-}
-
-static char *
-get_text(const char *path)
-{
-	char *text = xcalloc(1, 65536);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd != -1) {
-		(void)!read(fd, text, 65535);
-		close(fd);
-	}
-	return text;
-}
-
-/* ---- a root directory of our own ---- */
-
-static int
-map_self(uid_t uid, gid_t gid)
-{
-	char map[64];
-
-	put_text("/proc/self/setgroups", "deny");
-	snprintf(map, sizeof(map), "%lu %lu 1", (unsigned long)uid,
-	    (unsigned long)uid);
-	put_text("/proc/self/uid_map", map);
-	snprintf(map, sizeof(map), "%lu %lu 1", (unsigned long)gid,
-	    (unsigned long)gid);
-	put_text("/proc/self/gid_map", map);
-	return 0;
-}
-
-/* An entry of "/" in the new root: a link, or a directory bound to it. */
-static int
-take_over(const char *name)
-{
-	char from[300], to[300], target[256];
-	struct stat st;
-	ssize_t n;
-
-	snprintf(from, sizeof(from), "/%s", name);
-	snprintf(to, sizeof(to), "/tmp/%s", name);
-	if (lstat(from, &st) == -1)
-		return 0;
-	if (S_ISLNK(st.st_mode)) {
-		n = readlink(from, target, sizeof(target) - 1);
-		target[n > 0 ? n : 0] = '\0';
-		return symlink(target, to);
-	}
-	if (!S_ISDIR(st.st_mode) || strcmp(name, "tmp") == 0)
-		return 0;
-	if (mkdir(to, 0755) == -1)
-		return -1;
-	if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) == -1)
-		(void)rmdir(to);
-	return 0;
-}
-
-static int
-build_root(void)
-{
-	struct dirent *de;
-	DIR *d;
-
-	if (mount("tmpfs", "/tmp", "tmpfs", 0, "mode=0755") == -1 ||
-	    (d = opendir("/")) == NULL)
-		return -1;
-	while ((de = readdir(d)) != NULL)
-		if (strcmp(de->d_name, ".") != 0 &&
-		    strcmp(de->d_name, "..") != 0 &&
-		    take_over(de->d_name) == -1)
-			return -1;
-	closedir(d);
-	if (mkdir("/tmp/tmp", 0755) == -1 || chdir("/tmp") == -1 ||
-	    syscall(SYS_pivot_root, ".", ".") == -1 ||
-	    umount2(".", MNT_DETACH) == -1)
-		return -1;
-	return chdir("/");
-}
-
-/* The installed programs must belong to the account, too. */
-static int
-copy_programs(void)
-{
-	const char *program = getenv("PROGRAM");
-	char *from, *to, *slash;
-	pid_t pid;
-	int status;
-
-	/* STAGE/usr/local/bin/librechat-code: three levels up */
-	from = xstrdup(program);
-	if ((slash = strstr(from, BINDIR "/librechat-code")) == NULL)
-		return -1;
-	to = xasprintf("/tmp/stage%s", slash);
-	*slash = '\0';
-	if ((pid = fork()) == 0) {
-		(void)execlp("cp", "cp", "-R", from, "/tmp/stage", NULL);
-		_exit(1);
-	}
-	(void)waitpid(pid, &status, 0);
-	if (status != 0 || setenv("PROGRAM", to, 1) == -1)
-		return -1;
-	free(from);
-	free(to);
-	return 0;
-}
-
-static void
-make_private(void)
-{
-	uid_t uid = getuid();
-	gid_t gid = getgid();
-
-	if (unshare(CLONE_NEWNS | (uid == 0 ? 0 : CLONE_NEWUSER)) == -1) {
-		snprintf(cannot_mount, sizeof(cannot_mount),
-		    "no mount namespace: %s", strerror(errno));
-		return;
-	}
-	if (uid != 0)
-		map_self(uid, gid);
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == -1 ||
-	    (uid != 0 && (build_root() == -1 || copy_programs() == -1)))
-		snprintf(cannot_mount, sizeof(cannot_mount),
-		    "no root directory of its own: %s", strerror(errno));
 }
 
 /* ---- the world and its disk ---- */
@@ -234,41 +109,6 @@ fill_disk(struct disk *d)
 }
 
 static int
-requests(struct world *w, const char *route)
-{
-	const struct json *list;
-	struct json *j;
-	const char *r;
-	size_t i;
-	int n = 0;
-
-	j = world_control(w, "requests?since=0", NULL);
-	assert_non_null(j);
-	list = json_get_type(j, "requests", JSON_ARRAY);
-	assert_non_null(list);
-	for (i = 0; i < list->n; i++) {
-		r = json_get_str(list->items[i], "route");
-		n += r != NULL && strcmp(r, route) == 0;
-	}
-	json_free(j);
-	return n;
-}
-
-/* The command log has the text; it is emptied. */
-static void
-said(struct world *w, const char *text)
-{
-	char *path = xasprintf("%s/command.log", w->dir), *log;
-
-	log = get_text(path);
-	if (strstr(log, text) == NULL)
-		fail_msg("no \"%s\" in: %s", text, log);
-	(void)unlink(path);
-	free(log);
-	free(path);
-}
-
-static int
 pair(struct world *w)
 {
 	struct json *j;
@@ -314,12 +154,12 @@ first_pairing_keeps_the_code(void **state)
 	begin(&d, "size=64k,mode=0700", "900");
 	fill_disk(&d);
 	assert_int_equal(pair(&d.w), 1);
-	said(&d.w, "No space left on device");
-	assert_int_equal(requests(&d.w, "redeem"), 0);
+	command_said(&d.w, "No space left on device");
+	assert_int_equal(count_requests(&d.w, "redeem", 0), 0);
 	assert_int_equal(count_entries(&d), 0);
 	assert_int_equal(unlink(d.fill), 0);
 	assert_int_equal(pair(&d.w), 0);
-	assert_int_equal(requests(&d.w, "redeem"), 1);
+	assert_int_equal(count_requests(&d.w, "redeem", 0), 1);
 	finish(&d);
 }
 
@@ -341,8 +181,8 @@ no_inode_is_left_for_the_identity(void **state)
 			finish(&d);
 			break;
 		}
-		said(&d.w, "No space left on device");
-		assert_int_equal(requests(&d.w, "redeem"), 0);
+		command_said(&d.w, "No space left on device");
+		assert_int_equal(count_requests(&d.w, "redeem", 0), 0);
 		finish(&d);
 	}
 	assert_true(i > 8 && i < 40);
@@ -358,12 +198,12 @@ second_pairing_keeps_the_identity(void **state)
 	need_mounts();
 	begin(&d, "size=64k,mode=0700", "900");
 	assert_int_equal(pair(&d.w), 0);
-	before = get_text(d.identity);
+	before = file_text(d.identity);
 	fill_disk(&d);
 	assert_int_equal(pair(&d.w), 1);
-	said(&d.w, "No space left on device");
-	assert_int_equal(requests(&d.w, "redeem"), 1);
-	after = get_text(d.identity);
+	command_said(&d.w, "No space left on device");
+	assert_int_equal(count_requests(&d.w, "redeem", 0), 1);
+	after = file_text(d.identity);
 	assert_string_equal(before, after);
 	assert_int_equal(count_entries(&d), 1);
 	free(before);
@@ -390,12 +230,12 @@ rotation_keeps_the_old_identity(void **state)
 	assert_int_equal(pair(&d.w), 0);
 	while (world_now() < end)
 		usleep(10000);
-	before = get_text(d.identity);
+	before = file_text(d.identity);
 	fill_disk(&d);
 	world_worker(&d.w, NULL);
 	assert_true(world_log_wait(&d.w, "was not stored", 20000));
 	assert_true(world_log_has(&d.w, "No space left on device"));
-	after = get_text(d.identity);
+	after = file_text(d.identity);
 	assert_string_equal(before, after);
 	free(after);
 	/* With space again it goes on by itself. */
@@ -403,7 +243,7 @@ rotation_keeps_the_old_identity(void **state)
 	end = world_now() + 30000;
 	do {
 		assert_true(world_now() < end);
-		after = get_text(d.identity);
+		after = file_text(d.identity);
 		if (strcmp(before, after) != 0)
 			break;
 		free(after);
@@ -467,7 +307,7 @@ writable_start_needs_its_record(void **state)
 	r = world_worker_end(&d.w, 20000);
 	assert_true(r != -1 && WIFEXITED(r) && WEXITSTATUS(r) == 1);
 	assert_true(world_log_has(&d.w, "No space left on device"));
-	assert_int_equal(requests(&d.w, "register"), 0);
+	assert_int_equal(count_requests(&d.w, "register", 0), 0);
 	finish(&d);
 }
 
@@ -479,8 +319,8 @@ refused(struct disk *d, const char *text)
 	assert_int_equal(world_command(&d->w, NULL, "run", "--worker-dir",
 			     d->w.project, NULL),
 	    78);
-	said(&d->w, text);
-	assert_int_equal(requests(&d->w, "register"), 0);
+	command_said(&d->w, text);
+	assert_int_equal(count_requests(&d->w, "register", 0), 0);
 }
 
 static void
@@ -497,8 +337,8 @@ writable_ancestor(void **state)
 	assert_int_equal(chmod(dir, 0770), 0);
 	refused(&d, "is writable by other accounts (mode 770)");
 	assert_int_equal(pair(&d.w), 78);
-	said(&d.w, "is writable by other accounts (mode 770)");
-	assert_int_equal(requests(&d.w, "redeem"), 1);
+	command_said(&d.w, "is writable by other accounts (mode 770)");
+	assert_int_equal(count_requests(&d.w, "redeem", 0), 1);
 	free(dir);
 	finish(&d);
 }
@@ -513,13 +353,13 @@ identity_of_a_wrong_kind(void **state)
 	need_mounts();
 	begin(&d, NULL, "900");
 	assert_int_equal(pair(&d.w), 0);
-	good = get_text(d.identity);
+	good = file_text(d.identity);
 	other = xasprintf("%s/other", d.w.home);
 
 	assert_int_equal(link(d.identity, other), 0);
 	refused(&d, "has 2 names (hard links)");
 	assert_int_equal(pair(&d.w), 1);
-	said(&d.w, "has 2 names (hard links)");
+	command_said(&d.w, "has 2 names (hard links)");
 	assert_int_equal(unlink(other), 0);
 
 	assert_int_equal(chmod(d.identity, 0640), 0);
@@ -544,7 +384,7 @@ identity_of_a_wrong_kind(void **state)
 
 	refused(&d, "pair this worker first");
 	/* None of the attempts has spent a code or changed what was good. */
-	assert_int_equal(requests(&d.w, "redeem"), 1);
+	assert_int_equal(count_requests(&d.w, "redeem", 0), 1);
 	free(good);
 	free(other);
 	finish(&d);
@@ -580,12 +420,13 @@ identity_that_is_a_mount_point(void **state)
 	need_mounts();
 	begin(&d, NULL, "900");
 	assert_int_equal(pair(&d.w), 0);
-	before = get_text(d.identity);
+	before = file_text(d.identity);
 	assert_int_equal(mount(d.identity, d.identity, NULL, MS_BIND, NULL), 0);
 	assert_int_equal(pair(&d.w), 1);
-	said(&d.w, "is a mount point and cannot be atomically replaced");
-	assert_int_equal(requests(&d.w, "redeem"), 1);
-	after = get_text(d.identity);
+	command_said(
+	    &d.w, "is a mount point and cannot be atomically replaced");
+	assert_int_equal(count_requests(&d.w, "redeem", 0), 1);
+	after = file_text(d.identity);
 	assert_string_equal(before, after);
 	/* It can be used; only its replacement is impossible. */
 	world_worker(&d.w, NULL);
@@ -627,7 +468,7 @@ link_that_is_swapped(void **state)
 	assert_int_equal(mkdir(identity, 0700), 0);
 	free(identity);
 	identity = xasprintf("%s/librechat/code/test-worker.json", good);
-	text = get_text(identity);
+	text = file_text(identity);
 	free(identity);
 	p = strstr(text, "test-worker");
 	assert_non_null(p);
@@ -648,7 +489,7 @@ link_that_is_swapped(void **state)
 		status = world_command(&d.w, NULL, "clear-workspace-quarantine",
 		    "--worker-dir", d.w.project, NULL);
 		free(text);
-		text = get_text(file);
+		text = file_text(file);
 		log = strstr(text, "evil-worker");
 		if (log != NULL)
 			fail_msg("used what is not checked: %s", text);
@@ -683,7 +524,7 @@ only_marker(struct world *w)
 	command = xasprintf(
 	    "find %s/.local/state -name 'id-*.json' >%s", w->home, file);
 	assert_int_equal(system(command), 0);
-	path = get_text(file);
+	path = file_text(file);
 	path[strcspn(path, "\n")] = '\0';
 	free(command);
 	free(file);
@@ -696,7 +537,7 @@ marker_blocks(struct disk *d, const char *text)
 	assert_int_equal(world_command(&d->w, NULL, "run", "--worker-dir",
 			     d->w.project, "--allow-workspace-writes", NULL),
 	    78);
-	said(&d->w, text);
+	command_said(&d->w, text);
 }
 
 static void
@@ -721,7 +562,7 @@ marker_of_a_wrong_kind(void **state)
 	world_call_abort(&p);
 	marker = only_marker(&d.w);
 	other = xasprintf("%s.x", marker);
-	before = requests(&d.w, "register");
+	before = count_requests(&d.w, "register", 0);
 
 	marker_blocks(&d, "Workspace mutations are quarantined since");
 	assert_int_equal(link(marker, other), 0);
@@ -741,7 +582,7 @@ marker_of_a_wrong_kind(void **state)
 	assert_int_equal(world_command(&d.w, NULL, "clear-workspace-quarantine",
 			     "--worker-dir", d.w.project, NULL),
 	    0);
-	assert_int_equal(requests(&d.w, "register"), before);
+	assert_int_equal(count_requests(&d.w, "register", 0), before);
 	free(begun);
 	free(marker);
 	free(other);
@@ -767,6 +608,6 @@ main(void)
 	};
 
 	log_init("test", 0);
-	make_private();
+	private_mounts(cannot_mount, sizeof(cannot_mount));
 	return cmocka_run_group_tests_name("storage", tests, NULL, NULL);
 }

@@ -735,6 +735,35 @@ leftovers_are_removed_after_the_start(void **state)
 	harness_stop(&h);
 }
 
+/* Hooks for tests are not in a program that is for use. */
+static void
+normal_builds_have_no_fault_points(void **state)
+{
+	static const char *const marks[] = { ".fault-control", "write.rename" };
+	struct stat st;
+	uint8_t *p;
+	size_t i;
+	int fd, found;
+
+	(void)state;
+	fd = open(getenv("EXECUTOR"), O_RDONLY | O_CLOEXEC);
+	assert_int_not_equal(fd, -1);
+	assert_int_equal(fstat(fd, &st), 0);
+	p = xmalloc((size_t)st.st_size);
+	assert_int_equal(read(fd, p, (size_t)st.st_size), st.st_size);
+	close(fd);
+	for (i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+		found = memmem(p, (size_t)st.st_size, marks[i],
+			    strlen(marks[i])) != NULL;
+#ifdef FAULT_INJECTION
+		assert_true(found);
+#else
+		assert_false(found);
+#endif
+	}
+	free(p);
+}
+
 /* ---- */
 
 static int
@@ -777,6 +806,7 @@ main(void)
 		cmocka_unit_test(write_keeps_an_access_list),
 		cmocka_unit_test(write_keeps_the_group_of_a_shared_directory),
 		cmocka_unit_test(leftovers_are_removed_after_the_start),
+		cmocka_unit_test(normal_builds_have_no_fault_points),
 	};
 	struct CMUnitTest tests[N(write_rows) + N(refusals) + N(more)];
 	size_t i, n = 0;
