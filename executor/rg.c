@@ -174,13 +174,13 @@ rg_limit_calls(char **error)
 	/* Process 1, and the groups that kill(2) means below it. */
 	if (r == 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill),
-		    1, SCMP_A0(SCMP_CMP_LE, 1));
+		    1, SCMP_A0(SCMP_CMP_LE, 1, 0));
 	if (r == 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill),
-		    1, SCMP_A0(SCMP_CMP_GT, 0x7fffffff));
+		    1, SCMP_A0(SCMP_CMP_GT, 0x7fffffff, 0));
 	if (r == 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill),
-		    1, SCMP_A1(SCMP_CMP_NE, SIGKILL));
+		    1, SCMP_A1(SCMP_CMP_NE, SIGKILL, 0));
 	if (r == 0)
 		r = seccomp_load(ctx);
 	seccomp_release(ctx);

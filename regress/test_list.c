@@ -518,6 +518,7 @@ without_rg(void **state)
 	int st;
 
 	(void)state;
+	asked = &H;
 	/* 31; in a process of its own for the mount that hides rg */
 	if ((pid = fork()) == 0) {
 		if (!tree_hide_rg())
