@@ -116,8 +116,7 @@ turn(struct reset *r)
 	if (credential_due(b->credentials))
 		(void)credential_refresh(b->credentials, 0, on_refreshed, r);
 	else
-		(void)registration_join(
-		    b->registration, 0, on_registered, r);
+		(void)registration_join(b->registration, 0, on_registered, r);
 }
 
 static void

@@ -213,9 +213,9 @@ set_positional(struct options *o, char *word, char **error)
 		return 0;
 	}
 	if (o->command == CMD_RESET)
-		return errorf(
-		    error, "Usage: librechat-code reset-workspace "
-			   "<runtime-session-id>");
+		return errorf(error,
+		    "Usage: librechat-code reset-workspace "
+		    "<runtime-session-id>");
 	if (o->command == CMD_PAIR)
 		return errorf(error, "pair takes a URL and a code only");
 	return errorf(error, "unexpected argument: %s", word);

@@ -72,9 +72,9 @@ int place_create(const struct place *, const char *name, char **error);
 
 /*
  * Opens the leaf for reading without following it: a regular file that is
- * owner-only and has no second name. what is the noun of the message about its mode, advice its last
- * sentence. Returns a descriptor, or -1 with *error set and errno (ENOENT:
- * there is none).
+ * owner-only and has no second name. what is the noun of the message about its
+ * mode, advice its last sentence. Returns a descriptor, or -1 with *error set
+ * and errno (ENOENT: there is none).
  */
 int place_read(
     const struct place *, const char *what, const char *advice, char **error);
