@@ -15,7 +15,8 @@
 
 #define V           "LIBRECHAT_CODE_"
 
-#define TMP_DEFAULT (1ULL << 30)
+#define TMP_DEFAULT_MAX (4ULL << 30)
+#define TMP_DEFAULT_MIN (64ULL << 20)
 
 extern char **environ;
 
@@ -312,6 +313,21 @@ set_protection(struct settings *s, char **error)
 	return 0;
 }
 
+/* A quarter of the memory, within limits. */
+static uint64_t
+tmp_default(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	uint64_t bytes;
+
+	if (pages <= 0 || size <= 0)
+		return TMP_DEFAULT_MIN;
+	bytes = (uint64_t)pages / 4 * (uint64_t)size;
+	if (bytes > TMP_DEFAULT_MAX)
+		return TMP_DEFAULT_MAX;
+	return bytes < TMP_DEFAULT_MIN ? TMP_DEFAULT_MIN : bytes;
+}
+
 static int
 set_account(struct settings *s, const struct options *o, char **error)
 {
@@ -325,7 +341,7 @@ set_account(struct settings *s, const struct options *o, char **error)
 		return errorf(error,
 		    "--user needs a start as root; commands run as the account "
 		    "that starts the worker");
-	s->tmp_bytes = TMP_DEFAULT;
+	s->tmp_bytes = tmp_default();
 	v = o->tmp_size != NULL ? o->tmp_size : getenv(V "TMP_SIZE");
 	if (v != NULL && !blank(v) && parse_size(v, &s->tmp_bytes) == -1)
 		return errorf(error,

@@ -448,6 +448,11 @@ test_capabilities(void **state)
 	set("WORKSPACE_LEASE_SLOTS", " 1 ");
 	set("COMMAND_SANDBOX", " Native-SRT ");
 	set("RUNTIMES", " python , ,node,");
+	accepted("run --worker-dir a --allow-workspace-commands", &s, &rs);
+	/* a quarter of the memory, at most 4 GiB */
+	assert_true(s.tmp_bytes >= 64 << 20 && s.tmp_bytes <= 4ULL << 30);
+	roots_free(&rs);
+	settings_free(&s);
 	set("TMP_SIZE", "64M");
 	accepted("run --worker-dir a --allow-workspace-commands", &s, &rs);
 	assert_int_equal(s.nruntimes, 2);
