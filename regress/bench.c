@@ -13,6 +13,7 @@
 
 #include <curl/curl.h>
 
+#include "bench.h"
 #include "harness.h"
 #include "log.h"
 #include "world.h"
@@ -32,8 +33,8 @@ compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static double
-median(double *v, size_t n)
+double
+bench_median(double *v, size_t n)
 {
 	qsort(v, n, sizeof(*v), compare);
 	return v[n / 2];
@@ -55,8 +56,8 @@ bare_bash(void)
 	return world_now() - start;
 }
 
-static void
-line(const char *what, double ours, const char *unit, const char *note)
+void
+bench_line(const char *what, double ours, const char *unit, const char *note)
 {
 	printf("%-46s %9.2f %-4s %s\n", what, ours, unit, note);
 	fflush(stdout);
@@ -84,14 +85,14 @@ bench_command(void)
 		bare[i] = bare_bash();
 	}
 	harness_stop(&h);
-	base = median(bare, ROUNDS);
-	line("bash -c true, bare fork and exec", base, "ms", "baseline");
+	base = bench_median(bare, ROUNDS);
+	bench_line("bash -c true, bare fork and exec", base, "ms", "baseline");
 	snprintf(note, sizeof(note),
 	    "%.2f ms above, %.2f times (aim: 1.5 ms "
 	    "above)",
-	    median(in, ROUNDS) - base, in[ROUNDS / 2] / base);
-	line("execute_command true, in the executor", in[ROUNDS / 2], "ms",
-	    note);
+	    bench_median(in, ROUNDS) - base, in[ROUNDS / 2] / base);
+	bench_line("execute_command true, in the executor", in[ROUNDS / 2],
+	    "ms", note);
 	return in[ROUNDS / 2];
 }
 
@@ -120,9 +121,9 @@ bench_connect(void)
 	in = strtod((const char *)a.result.out.data, NULL);
 	answer_free(&a);
 	harness_stop(&h);
-	line("connect to a Unix socket, bare", bare, "us", "baseline");
+	bench_line("connect to a Unix socket, bare", bare, "us", "baseline");
 	snprintf(note, sizeof(note), "%.1f times (aim: 100 us)", in / bare);
-	line("connect to a Unix socket, in the sandbox", in, "us", note);
+	bench_line("connect to a Unix socket, in the sandbox", in, "us", note);
 }
 
 static size_t
@@ -186,8 +187,8 @@ bench_sustained(void)
 	    "for 30 s; %ld then %ld KiB, %zu then %zu descriptors "
 	    "(aim: 200 a second, flat)",
 	    kb[0], kb[1], fds[0], fds[1]);
-	line("commands a second on one root", (double)count / seconds, "/s",
-	    note);
+	bench_line("commands a second on one root", (double)count / seconds,
+	    "/s", note);
 }
 
 static size_t
@@ -230,7 +231,7 @@ bench_dispatch(struct world *w, const char *body)
 	curl_easy_cleanup(c);
 	curl_slist_free_all(headers);
 	free(url);
-	return median(t, ROUNDS);
+	return bench_median(t, ROUNDS);
 }
 
 /* Proportional set size in KiB, or 0. */
@@ -278,6 +279,7 @@ tree_pss(pid_t pid, const char *indent)
 int
 main(void)
 {
+	const char *build = getenv("BUILD");
 	struct world w;
 	char *body, note[80];
 	double command, t, start;
@@ -287,6 +289,7 @@ main(void)
 	command = bench_command();
 	bench_connect();
 	bench_sustained();
+	bench_tools(build != NULL ? build : ".");
 
 	world_init(&w, 0);
 	world_server(&w, NULL);
@@ -296,7 +299,7 @@ main(void)
 	    &w, "--allow-workspace-writes", "--allow-workspace-commands", NULL);
 	if (!world_wait(&w, "registered", 20000))
 		fatalx("the worker did not register");
-	line("start of run to registered", world_now() - start, "ms",
+	bench_line("start of run to registered", world_now() - start, "ms",
 	    "(aim: 150 ms)");
 	if (!world_wait(&w, "leasing", 20000))
 		fatalx("the worker does not lease");
@@ -308,27 +311,27 @@ main(void)
 	    "%.2f ms above the executor alone (aim: "
 	    "5 ms)",
 	    t - command);
-	line("execute_command true, dispatch to settled", t, "ms", note);
+	bench_line("execute_command true, dispatch to settled", t, "ms", note);
 	t = bench_dispatch(&w,
 	    "{\"protocolVersion\":1,\"operation\":\"write_file\","
 	    "\"workspaceId\":\"primary\",\"path\":\"f\","
 	    "\"content\":\"x\"}");
-	line("write_file of one byte, dispatch to settled", t, "ms",
+	bench_line("write_file of one byte, dispatch to settled", t, "ms",
 	    "with three fsync and a marker");
 	t = bench_dispatch(&w,
 	    "{\"protocolVersion\":1,\"operation\":\"read_file\","
 	    "\"workspaceId\":\"primary\",\"path\":\"f\"}");
-	line("read_file of one byte, dispatch to settled", t, "ms", "");
+	bench_line("read_file of one byte, dispatch to settled", t, "ms", "");
 
 	printf("\nAt rest, proportional set size:\n");
 	kb = tree_pss(w.worker, "");
-	line("together", (double)kb / 1024, "MiB", "(aim: 16 MiB)");
+	bench_line("together", (double)kb / 1024, "MiB", "(aim: 16 MiB)");
 
 	start = world_now();
 	world_signal(&w, SIGTERM);
 	if (world_worker_end(&w, 20000) != 0)
 		fatalx("the worker ended with an error");
-	line("SIGTERM to exit, idle", world_now() - start, "ms",
+	bench_line("SIGTERM to exit, idle", world_now() - start, "ms",
 	    "(aim: 100 ms)");
 	world_free(&w);
 	return 0;

@@ -128,6 +128,8 @@ tree_outside(struct harness *h)
 	struct stat st;
 	size_t i;
 
+	if (geteuid() == 0)
+		return visible_scratch(h);
 	if (getcwd(cwd, sizeof(cwd) - 1) == NULL)
 		return NULL;
 	len = strlen(cwd);

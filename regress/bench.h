@@ -1,0 +1,16 @@
+#ifndef REGRESS_BENCH_H
+#define REGRESS_BENCH_H
+
+#include <stddef.h>
+
+/* Sorts. */
+double bench_median(double *, size_t);
+
+/* One line of the report. */
+void bench_line(
+    const char *what, double value, const char *unit, const char *note);
+
+/* The file tools; build is a directory tree to search. */
+void bench_tools(const char *build);
+
+#endif
