@@ -13,7 +13,7 @@
 #include "settings.h"
 #include "utf8.h"
 
-#define V           "LIBRECHAT_CODE_"
+#define V               "LIBRECHAT_CODE_"
 
 #define TMP_DEFAULT_MAX (4ULL << 30)
 #define TMP_DEFAULT_MIN (64ULL << 20)
