@@ -445,10 +445,11 @@ world_command(struct world *w, const char *input, ...)
 		(void)execv(path, (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
-	close(fds[0]);
+	/* While we can read it too, an early end of the other is no SIGPIPE. */
 	if (input != NULL &&
 	    write(fds[1], input, strlen(input)) != (ssize_t)strlen(input))
 		fatal("write");
+	close(fds[0]);
 	close(fds[1]);
 	(void)waitpid(pid, &status, 0);
 	free(file);
