@@ -209,12 +209,14 @@ add_place(struct search *s, const char *path, int read_only)
 	TAILQ_INSERT_TAIL(&s->places, p, entry);
 }
 
+/* 1 if the path is the directory or in it. */
 static int
-is_above(const char *dir, const char *path)
+is_in(const char *path, const char *dir)
 {
 	size_t n = strlen(dir);
 
-	return n == 0 || (strncmp(path, dir, n) == 0 && path[n] == '/');
+	return n == 0 ||
+	    (strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0'));
 }
 
 /*
@@ -243,7 +245,7 @@ follow(struct search *s, const char *path)
 			to = resolve(s, dir, text);
 			free(dir);
 		}
-		if (to != NULL && is_above(to, path)) {
+		if (to != NULL && is_in(path, to)) {
 			free(to);
 			to = NULL;
 		}
@@ -311,7 +313,7 @@ add_value(void *arg, enum repository_value what, const char *value)
 	}
 	if (what == REPOSITORY_INCLUDE)
 		add_config(c->s, to, c->top, c->depth);
-	else if (!is_above(to, c->top))
+	else if (!is_in(c->top, to))
 		add_place(c->s, to, 1);
 	free(to);
 }

@@ -468,6 +468,12 @@ main(int argc, char *argv[])
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (strcmp(what, "connect") == 0)
 		try_path(arg);
+	else if (strcmp(what, "exchange") == 0 && argc > 3)
+		printf("%s\n",
+		    syscall(SYS_renameat2, AT_FDCWD, arg, AT_FDCWD, argv[3],
+			2U /* RENAME_EXCHANGE */) == -1
+			? strerrorname_np(errno)
+			: "0");
 	else if (strcmp(what, "calls") == 0)
 		try_calls(argv + 2);
 	else if (strcmp(what, "length") == 0)
