@@ -64,7 +64,7 @@ answerer(int fd)
 	struct pollfd p = { fd, POLLIN, 0 };
 	char c = 0;
 
-	if (poll(&p, 1, 1000) != 1 || read(fd, &c, 1) != 1)
+	if (poll(&p, 1, 20000) != 1 || read(fd, &c, 1) != 1)
 		return 0;
 	return c;
 }
@@ -172,7 +172,7 @@ race_address(const char *host, double time)
 	address(&choices[1], "/tmp/race-own.sock");
 	if (pthread_create(&t, NULL, flip_address, NULL) != 0)
 		exit(1);
-	while (seconds() < end) {
+	while (seconds() < end || connected == 0) {
 		fd = stream();
 		if (connect(fd, (struct sockaddr *)&flip, sizeof(flip)) == 0) {
 			connected++;
@@ -237,7 +237,7 @@ race_path(const char *host, double time)
 	serve_in_thread(&own);
 	if (pthread_create(&t, NULL, flip_link, (void *)(uintptr_t)host) != 0)
 		exit(1);
-	while (seconds() < end) {
+	while (seconds() < end || connected == 0) {
 		fd = stream();
 		if (connect(fd, (struct sockaddr *)&sun, len) == 0) {
 			connected++;
@@ -383,6 +383,47 @@ try_load(long count)
 	    (double)count / (seconds() - start));
 }
 
+static void *
+connect_to_full(void *arg)
+{
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/stall-full.sock");
+
+	(void)connect(*(int *)arg, (struct sockaddr *)&sun, len);
+	return NULL;
+}
+
+/*
+ * While a thread waits in connect(2) for a full backlog, another makes the
+ * socket a blocking one again and again; others must be served meanwhile.
+ */
+static void
+try_stall(void)
+{
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/stall-full.sock");
+	double end;
+	pthread_t t;
+	int own, fd, waiting;
+
+	own = listener("/tmp/stall-full.sock", 0);
+	while (fd = stream(), fcntl(fd, F_SETFL, O_NONBLOCK),
+	    connect(fd, (struct sockaddr *)&sun, len) == 0)
+		;
+	waiting = stream();
+	if (pthread_create(&t, NULL, connect_to_full, &waiting) != 0)
+		exit(1);
+	end = seconds() + 0.5;
+	while (seconds() < end)
+		(void)fcntl(waiting, F_SETFL, 0);
+	(void)alarm(20);
+	own = listener("/tmp/stall-own.sock", 8);
+	serve_in_thread(&own);
+	len = address(&sun, "/tmp/stall-own.sock");
+	fd = stream();
+	report(fd, connect(fd, (struct sockaddr *)&sun, len));
+}
+
 static int
 compare(const void *a, const void *b)
 {
@@ -442,7 +483,7 @@ try_inet(void)
 		printf("%s ", strerrorname_np(errno));
 	p.fd = b;
 	p.events = POLLOUT;
-	(void)poll(&p, 1, 1000);
+	(void)poll(&p, 1, 20000);
 	(void)getsockopt(b, SOL_SOCKET, SO_ERROR, &error, &elen);
 	printf("%d\n", error);
 }
@@ -486,6 +527,8 @@ main(int argc, char *argv[])
 		try_not_dumpable();
 	else if (strcmp(what, "full") == 0)
 		try_full_backlog();
+	else if (strcmp(what, "stall") == 0)
+		try_stall();
 	else if (strcmp(what, "datagram") == 0)
 		try_datagram(arg);
 	else if (strcmp(what, "load") == 0)

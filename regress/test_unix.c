@@ -84,7 +84,7 @@ attack(struct harness *h, const char *arguments, const char *out)
 	char *cmd = xasprintf("./attack %s", arguments);
 	struct answer a;
 
-	assert_int_equal(harness_run_with(h, 0, cmd, "", 30000, 4096, &a), 0);
+	assert_int_equal(harness_run_with(h, 0, cmd, "", 120000, 4096, &a), 0);
 	assert_true(a.ok);
 	if (a.result.out.len != strlen(out) ||
 	    memcmp(a.result.out.data, out, strlen(out)) != 0)
@@ -274,6 +274,13 @@ waiting_for_the_backlog_works(void **state)
 }
 
 static void
+a_caller_cannot_hold_the_supervisor_up(void **state)
+{
+	(void)state;
+	attack(&H, "stall", "connected own\n");
+}
+
+static void
 internet_sockets_of_the_sandbox_work(void **state)
 {
 	(void)state;
@@ -449,6 +456,7 @@ main(void)
 		cmocka_unit_test(io_uring_is_not_there),
 		cmocka_unit_test(processes_that_are_not_dumpable_can_connect),
 		cmocka_unit_test(waiting_for_the_backlog_works),
+		cmocka_unit_test(a_caller_cannot_hold_the_supervisor_up),
 		cmocka_unit_test(internet_sockets_of_the_sandbox_work),
 		cmocka_unit_test(ten_thousand_connects_work),
 		cmocka_unit_test(stale_socket_of_an_earlier_command_is_refused),
