@@ -317,6 +317,16 @@ try_not_dumpable(void)
 	try_path("/tmp/agent.sock");
 }
 
+static void
+try_own(const char *path)
+{
+	int own = listener(path, 4);
+
+	serve_in_thread(&own);
+	try_path(path);
+	(void)unlink(path);
+}
+
 /* A caller that waits for room in the backlog gets it. */
 static void
 try_full_backlog(void)
@@ -527,6 +537,8 @@ main(int argc, char *argv[])
 		try_not_dumpable();
 	else if (strcmp(what, "full") == 0)
 		try_full_backlog();
+	else if (strcmp(what, "own") == 0)
+		try_own(arg);
 	else if (strcmp(what, "stall") == 0)
 		try_stall();
 	else if (strcmp(what, "datagram") == 0)
