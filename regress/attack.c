@@ -498,6 +498,40 @@ try_inet(void)
 	printf("%d\n", error);
 }
 
+/* Domain, type and protocol as numbers. */
+static void
+try_socket(char *n[])
+{
+	printf("%s\n",
+	    socket(atoi(n[0]), atoi(n[1]), atoi(n[2])) == -1
+		? strerrorname_np(errno)
+		: "made");
+}
+
+/* Prints every family that is known here, or refused in another way. */
+static void
+try_families(void)
+{
+	int i;
+
+	for (i = 1; i < 128; i++)
+		if (socket(i, SOCK_STREAM, 0) != -1 || errno != EAFNOSUPPORT)
+			printf("%d ", i);
+	printf("\n");
+}
+
+static void
+try_netlink(void)
+{
+	int i;
+
+	for (i = 0; i < 32; i++)
+		if (socket(AF_NETLINK, SOCK_RAW, i) != -1 ||
+		    errno != EPROTONOSUPPORT)
+			printf("%d ", i);
+	printf("\n");
+}
+
 /* Makes each call with no arguments; "number errno" for each. */
 static void
 try_calls(char *numbers[])
@@ -537,6 +571,12 @@ main(int argc, char *argv[])
 		try_not_dumpable();
 	else if (strcmp(what, "full") == 0)
 		try_full_backlog();
+	else if (strcmp(what, "socket") == 0 && argc > 4)
+		try_socket(argv + 2);
+	else if (strcmp(what, "families") == 0)
+		try_families();
+	else if (strcmp(what, "netlink") == 0)
+		try_netlink();
 	else if (strcmp(what, "own") == 0)
 		try_own(arg);
 	else if (strcmp(what, "stall") == 0)
