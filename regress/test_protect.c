@@ -324,6 +324,44 @@ nothing_is_made_in_the_workspace(void **state)
 	}
 }
 
+/* The file tools are refused as commands are, and say that nothing changed. */
+static void
+file_tools_are_refused(void **state)
+{
+	static const char *const paths[] = { ".bashrc", ".git/hooks/new",
+		"sub/deep/.git/hooks/new", "mod/.git", ".vscode/tasks.json",
+		"settings", ".mcp.json", "wt/.git" };
+	struct harness h;
+	struct request q;
+	struct answer a;
+	size_t i;
+
+	(void)state;
+	start_workspace(&h, PROTECT_STANDARD);
+	for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		memset(&q, 0, sizeof(q));
+		q.operation = OP_WRITE_FILE;
+		text_set(&q.path, paths[i], strlen(paths[i]));
+		text_set(&q.content, "x", 1);
+		assert_int_equal(harness_request(&h, &q, &a), 0);
+		request_free(&q);
+		if (a.ok || a.error.certainty != NOT_COMMITTED)
+			fail_msg("%s: %s", paths[i],
+			    a.ok ? "written" : a.error.text);
+		answer_free(&a);
+	}
+	assert_int_equal(harness_run(&h, 0, "git status --porcelain", &a), 0);
+	assert_true(a.ok);
+	assert_int_equal(a.result.exit_code, 0);
+	if (memmem(a.result.out.data, a.result.out.len, "settings", 8) ==
+		NULL ||
+	    memmem(a.result.out.data, a.result.out.len, " M ", 3) != NULL)
+		fail_msg(
+		    "%.*s", (int)a.result.out.len, (char *)a.result.out.data);
+	answer_free(&a);
+	harness_stop(&h);
+}
+
 /* A rule that cannot be applied leaves commands and the other rules alone. */
 static void
 odd_names_disable_nothing(void **state)
@@ -391,6 +429,7 @@ main(void)
 		cmocka_unit_test(strict_protects_the_git_configuration),
 		cmocka_unit_test(none_protects_nothing),
 		cmocka_unit_test(nothing_is_made_in_the_workspace),
+		cmocka_unit_test(file_tools_are_refused),
 		cmocka_unit_test(odd_names_disable_nothing),
 	};
 
