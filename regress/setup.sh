@@ -12,8 +12,8 @@ expect:expect gdb:gdb gpg:gnupg go:golang-go hostname:hostname \
 inotifywait:inotify-tools javac:default-jdk-headless mvn:maven \
 ninja:ninja-build node:nodejs npm:npm perl:perl ping:iputils-ping \
 psql:postgresql ps:procps redis-server:redis-server rsync:rsync \
-sqlite3:sqlite3 ss:iproute2 ssh-agent:openssh-client strace:strace su:util-linux \
-sudo:sudo tmux:tmux Xvfb:xvfb"
+sqlite3:sqlite3 ss:iproute2 ssh-agent:openssh-client strace:strace \
+su:util-linux sudo:sudo tmux:tmux Xvfb:xvfb"
 TOOL_PACKAGES="python3 python3-venv"
 NODE_TOOLS="jest@29 pnpm@9 vitest@2 yarn@1"
 
