@@ -130,6 +130,7 @@ executor_config_build(struct buf *b, const struct executor_config *c)
 	m_add_u64(b, c->tmp_bytes);
 	m_add_u64(b, c->home_bytes);
 	m_add_u8(b, c->protection);
+	m_add_u8(b, c->slots);
 	m_add_u32(b, c->nroots);
 }
 
@@ -150,8 +151,9 @@ executor_config_parse(const struct imsg *im, struct executor_config *c)
 	c->tmp_bytes = m_get_u64(&r);
 	c->home_bytes = m_get_u64(&r);
 	c->protection = msg_get_below(&r, PROTECT_MAX);
+	c->slots = m_get_u8(&r);
 	c->nroots = m_get_u32(&r);
-	if (c->nroots > ROOTS_MAX)
+	if (c->nroots > ROOTS_MAX || c->slots < 1 || c->slots > SLOTS_MAX)
 		r.bad = 1;
 	if (m_end(&r) == -1) {
 		executor_config_free(c);

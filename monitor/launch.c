@@ -221,6 +221,10 @@ executor_config(struct monitor *m, struct buf *b, char **error)
 	c.tmp_bytes = m->settings->tmp_bytes;
 	c.home_bytes = m->settings->tmp_bytes;
 	c.protection = (uint8_t)m->settings->protection;
+	/* exec has one directory and no such setting. */
+	c.slots = m->settings->lease_slots == 0
+	    ? 1
+	    : (uint8_t)m->settings->lease_slots;
 	c.nroots = (uint32_t)m->roots->n;
 	executor_config_build(b, &c);
 	executor_config_free(&c);
