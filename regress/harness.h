@@ -104,6 +104,12 @@ char *visible_scratch(struct harness *);
 const char *new_mark(void); /* kept until the next call */
 char *with_mark(const char *mark, const char *command);
 
+/*
+ * A process with this name that descends from pid in at most depth steps, or
+ * 0 if there is none.
+ */
+pid_t find_below(pid_t pid, const char *name, int depth);
+
 /* 1 if a process of the host has this text in its arguments. */
 int process_exists(const char *mark);
 
