@@ -124,6 +124,7 @@ struct workspace {
 	char *id;
 	char *name; /* or NULL */
 	uint32_t operations; /* mask of OP_BIT */
+	uint8_t quarantined; /* not to be used; with lease slots only */
 };
 
 struct bridge_config {
@@ -172,6 +173,7 @@ struct executor_config {
 	uint64_t tmp_bytes; /* limit of /tmp, /var/tmp and shm */
 	uint64_t home_bytes;
 	uint8_t protection; /* enum protection */
+	uint8_t slots; /* idle sandboxes to keep; 1..8 */
 	uint32_t nroots; /* so many MSG_ROOT follow */
 };
 void executor_config_build(struct buf *, const struct executor_config *);

@@ -32,6 +32,7 @@ bridge_config_build(struct buf *b, const struct bridge_config *c)
 		m_add_str(b, c->workspaces[i].id);
 		m_add_str(b, c->workspaces[i].name);
 		m_add_u32(b, c->workspaces[i].operations);
+		m_add_u8(b, c->workspaces[i].quarantined);
 	}
 	m_add_str(b, c->ca_file);
 	m_add_str(b, c->https_proxy);
@@ -73,6 +74,7 @@ bridge_config_parse(const struct imsg *im, struct bridge_config *c)
 		c->workspaces[i].id = msg_get_required(&r);
 		c->workspaces[i].name = m_get_str(&r);
 		c->workspaces[i].operations = m_get_u32(&r);
+		c->workspaces[i].quarantined = msg_get_below(&r, 2);
 	}
 	c->ca_file = m_get_str(&r);
 	c->https_proxy = m_get_str(&r);
@@ -130,6 +132,7 @@ executor_config_build(struct buf *b, const struct executor_config *c)
 	m_add_u64(b, c->tmp_bytes);
 	m_add_u64(b, c->home_bytes);
 	m_add_u8(b, c->protection);
+	m_add_u8(b, c->slots);
 	m_add_u32(b, c->nroots);
 }
 
@@ -150,8 +153,9 @@ executor_config_parse(const struct imsg *im, struct executor_config *c)
 	c->tmp_bytes = m_get_u64(&r);
 	c->home_bytes = m_get_u64(&r);
 	c->protection = msg_get_below(&r, PROTECT_MAX);
+	c->slots = m_get_u8(&r);
 	c->nroots = m_get_u32(&r);
-	if (c->nroots > ROOTS_MAX)
+	if (c->nroots > ROOTS_MAX || c->slots < 1 || c->slots > SLOTS_MAX)
 		r.bad = 1;
 	if (m_end(&r) == -1) {
 		executor_config_free(c);

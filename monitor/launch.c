@@ -146,6 +146,7 @@ bridge_config(
 		c.workspaces[i].id = r->id;
 		c.workspaces[i].name = r->name;
 		c.workspaces[i].operations = r->operations;
+		c.workspaces[i].quarantined = (uint8_t)r->quarantined;
 	}
 	c.ca_file = s->ca_file;
 	c.https_proxy = s->https_proxy;
@@ -221,6 +222,10 @@ executor_config(struct monitor *m, struct buf *b, char **error)
 	c.tmp_bytes = m->settings->tmp_bytes;
 	c.home_bytes = m->settings->tmp_bytes;
 	c.protection = (uint8_t)m->settings->protection;
+	/* exec has one directory and no such setting. */
+	c.slots = m->settings->lease_slots == 0
+	    ? 1
+	    : (uint8_t)m->settings->lease_slots;
 	c.nroots = (uint32_t)m->roots->n;
 	executor_config_build(b, &c);
 	executor_config_free(&c);

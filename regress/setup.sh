@@ -4,7 +4,7 @@
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libevent-dev \
 libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
 RUN_PACKAGES="bash ripgrep git"
-TEST_PACKAGES="libcmocka-dev socat perl-base"
+TEST_PACKAGES="libcmocka-dev nghttp2-proxy openssl perl-base socat"
 # ./check --tools: program and the package it comes from, packages that are
 # needed in any case, and what comes from npm
 TOOLS="script:bsdutils cargo:cargo chromium:chromium cmake:cmake curl:curl \
