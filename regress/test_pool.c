@@ -167,8 +167,9 @@ send_file(struct harness *h, uint32_t root, enum operation op)
 
 /* ---- processes ---- */
 
-static pid_t
-parent_of(pid_t pid)
+/* State letter and parent of a process; -1 if there is none. */
+static int
+look_at(pid_t pid, char *state, pid_t *parent)
 {
 	char path[64], text[512], *p;
 	ssize_t n;
@@ -182,9 +183,37 @@ parent_of(pid_t pid)
 	if (n <= 0)
 		return -1;
 	text[n] = '\0';
-	if ((p = strrchr(text, ')')) == NULL)
+	if ((p = strrchr(text, ')')) == NULL || strlen(p) < 5)
 		return -1;
-	return (pid_t)strtol(p + 4, NULL, 10);
+	*state = p[2];
+	*parent = (pid_t)strtol(p + 4, NULL, 10);
+	return 0;
+}
+
+static pid_t
+parent_of(pid_t pid)
+{
+	pid_t parent;
+	char state;
+
+	return look_at(pid, &state, &parent) == -1 ? -1 : parent;
+}
+
+static int
+is_stopped(pid_t pid)
+{
+	pid_t parent;
+	char state;
+
+	return look_at(pid, &state, &parent) == 0 && state == 'T';
+}
+
+static void
+stop_process(pid_t pid)
+{
+	assert_true(pid > 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	WAIT_UNTIL(is_stopped(pid));
 }
 
 /* A process with this text in its arguments, or 0. */
@@ -526,8 +555,7 @@ lose_file_request(struct harness *h, enum operation op, enum error_code code,
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		keeper = keeper_of(h, 0);
 		files = find_below(keeper, "files", 1);
-		assert_true(files > 0);
-		assert_int_equal(kill(files, SIGSTOP), 0);
+		stop_process(files);
 		h->outcome = COMMITTED;
 		id = send_file(h, 0, op);
 		kill_part(keeper, parts[i]);
@@ -634,10 +662,9 @@ others_go_on_while_a_sandbox_is_made(void **state)
 	begin(&h, 3, 1);
 	expect(&h, 0, "echo a >/tmp/m", "");
 	spawner = find_below(h.pid, "spawner", 1);
-	assert_true(spawner > 0);
 	/* The spawner does not answer until it is told to. */
 	id = run_long(&h, 0, UNTIL_GO "cat /tmp/m");
-	assert_int_equal(kill(spawner, SIGSTOP), 0);
+	stop_process(spawner);
 	memset(&q, 0, sizeof(q));
 	q.operation = OP_EXECUTE_COMMAND;
 	q.root = 1;
