@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <dirent.h>
@@ -30,7 +31,16 @@
  * of one concerns its own root only.
  */
 
-#define WAIT_S 40 /* for what must happen, on a machine with other work */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+#define FILES_CHANNEL 4 /* of a file process: the second that a keeper has */
+
+#define WAIT_S        40 /* for what must happen, on a machine with other work */
 
 static double
 now(void)
@@ -583,6 +593,42 @@ file_request_is_fenced_when_its_sandbox_dies(void **state)
 	harness_stop(&h);
 }
 
+/* Speaks for the file process, as whoever has taken it over could. */
+static void
+file_process_that_breaks_the_protocol_loses_its_root_only(void **state)
+{
+	uint8_t noise[64];
+	struct harness h;
+	pid_t files, keeper;
+	int pidfd, fd;
+	uint32_t id;
+
+	(void)state;
+	if (getuid() != 0) {
+		print_message("only root can take its descriptor\n");
+		skip();
+	}
+	begin(&h, 2, 2);
+	expect(&h, 1, "echo b >/tmp/m", "");
+	keeper = keeper_of(&h, 0);
+	files = find_below(keeper, "files", 1);
+	stop_process(files);
+	id = send_file(&h, 0, OP_WRITE_FILE);
+	memset(noise, 0xff, sizeof(noise));
+	pidfd = (int)syscall(SYS_pidfd_open, files, 0);
+	assert_int_not_equal(pidfd, -1);
+	fd = (int)syscall(SYS_pidfd_getfd, pidfd, FILES_CHANNEL, 0);
+	assert_int_not_equal(fd, -1);
+	assert_int_equal(write(fd, noise, sizeof(noise)), sizeof(noise));
+	close(fd);
+	close(pidfd);
+	expect_error(&h, id, EC_WRITE_UNAVAILABLE, UNCERTAIN);
+	expect(&h, 0, "echo new", "new\n");
+	WAIT_UNTIL(!exists(keeper));
+	expect(&h, 1, "cat /tmp/m", "b\n");
+	harness_stop(&h);
+}
+
 static void
 idle_sandbox_that_died_is_made_anew(void **state)
 {
@@ -776,6 +822,8 @@ main(void)
 		cmocka_unit_test(detached_root_outlives_its_sandbox),
 		cmocka_unit_test(command_is_uncertain_when_its_sandbox_dies),
 		cmocka_unit_test(file_request_is_fenced_when_its_sandbox_dies),
+		cmocka_unit_test(
+		    file_process_that_breaks_the_protocol_loses_its_root_only),
 		cmocka_unit_test(idle_sandbox_that_died_is_made_anew),
 		cmocka_unit_test(
 		    root_with_a_process_that_does_not_end_is_fenced),
