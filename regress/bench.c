@@ -276,8 +276,9 @@ tree_pss(pid_t pid, const char *indent)
 	return sum;
 }
 
+/* "bench tools": the file tools alone. */
 int
-main(void)
+main(int argc, char *argv[])
 {
 	const char *build = getenv("BUILD");
 	struct world w;
@@ -286,6 +287,10 @@ main(void)
 	long kb;
 
 	log_init("bench", 0);
+	if (argc == 2 && strcmp(argv[1], "tools") == 0) {
+		bench_tools(build != NULL ? build : ".");
+		return 0;
+	}
 	command = bench_command();
 	bench_connect();
 	bench_sustained();
