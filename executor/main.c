@@ -288,7 +288,7 @@ start_request(
 	sb->assignment = xstrdup(q->assignment);
 	if (q->operation == OP_EXECUTE_COMMAND)
 		sb->command = command_start(
-		    ex->base, sb->control, q, command_done, sb);
+		    ex->base, sb->control, &sb->memory, q, command_done, sb);
 	else {
 		struct buf b = im->data;
 
@@ -517,7 +517,7 @@ probe(struct executor *ex)
 			continue;
 		ex->probes++;
 		sb->command = command_start(
-		    ex->base, sb->control, &q, probe_done, sb);
+		    ex->base, sb->control, &sb->memory, &q, probe_done, sb);
 	}
 	ready_when_probed(ex);
 }
@@ -571,10 +571,31 @@ receive_config(struct executor *ex, struct imsgbuf *ib, int *channel)
 		ex->sandboxes[i].root = rc;
 		ex->sandboxes[i].root_fd = im.fd;
 		ex->sandboxes[i].control = -1;
+		ex->sandboxes[i].group = -1;
+		ex->sandboxes[i].memory.events = -1;
 		ex->sandboxes[i].owner = ex;
 		im.fd = -1;
 		imsg_free(&im);
 		ex->nsandboxes++;
+	}
+}
+
+static void
+receive_groups(struct executor *ex, struct imsgbuf *ib)
+{
+	struct cgroup_config cg;
+	struct imsg im;
+	size_t i;
+
+	for (i = 0; ex->config.groups && i < ex->nsandboxes; i++) {
+		if (imsg_get_blocking(ib, &im, -1) != 1)
+			exit(1);
+		if (im.type != MSG_CGROUP || im.fd == -1 ||
+		    cgroup_config_parse(&im, &cg) == -1 || cg.index != i)
+			fatalx("malformed control group");
+		ex->sandboxes[i].group = im.fd;
+		im.fd = -1;
+		imsg_free(&im);
 	}
 }
 
@@ -613,6 +634,7 @@ main(void)
 	log_init("executor", 0);
 	proc_helper_init(&ib, 1);
 	receive_config(&ex, &ib, &channel);
+	receive_groups(&ex, &ib);
 	if (channel == -1)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)

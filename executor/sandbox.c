@@ -169,7 +169,10 @@ start_keeper(struct sandbox *sb, struct keeper *k, char **error)
 		    sb->root.path, strerror(errno));
 		pid = -1;
 	} else {
-		pid = sys_clone(NAMESPACES, NULL);
+		pid = sys_clone(k->group == -1
+			? NAMESPACES
+			: NAMESPACES & ~(uint64_t)CLONE_NEWCGROUP,
+		    NULL, -1);
 		if (pid == 0) {
 			close(control[0]);
 			close(files[0]);
@@ -191,6 +194,23 @@ start_keeper(struct sandbox *sb, struct keeper *k, char **error)
 	sb->pid = pid;
 	sb->control = control[0];
 	sb->files_fd = files[0];
+	return 0;
+}
+
+/* The keeper has the group; what happens in it is read here. */
+static int
+open_events(struct sandbox *sb, char **error)
+{
+	sb->memory.events = openat(
+	    sb->group, "memory.events", O_RDONLY | O_CLOEXEC);
+	if (sb->memory.events == -1) {
+		*error = xasprintf("workspace %s: memory.events of its control "
+				   "group: %s",
+		    sb->root.id, strerror(errno));
+		return -1;
+	}
+	close(sb->group);
+	sb->group = -1;
 	return 0;
 }
 
@@ -232,7 +252,12 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	k.env = sb->env;
 	k.filter = filter;
 	k.notify = notify;
+	k.processes = c->processes;
+	k.group = sb->group;
+	sb->memory.limit = c->memory_bytes;
 	if (start_keeper(sb, &k, error) == -1)
+		return -1;
+	if (sb->group != -1 && open_events(sb, error) == -1)
 		return -1;
 	if (wait_ready(sb->control, sb->pid, &ready) == -1) {
 		*error = xasprintf("workspace %s: sandbox: %s%s%s", sb->root.id,

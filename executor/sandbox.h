@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <linux/filter.h>
 
+#include "memory.h"
 #include "msg.h"
 
 struct command;
@@ -17,6 +18,9 @@ struct event;
 struct sandbox {
 	struct root_config root;
 	int root_fd; /* until the keeper has it */
+	int group; /* control group of commands until the
+		      keeper has it, or -1 */
+	struct memory memory; /* of that group */
 	char **env; /* of its commands */
 	pid_t pid; /* of the keeper */
 	int control; /* packets to the keeper */

@@ -129,6 +129,7 @@ send_config(struct harness *h, int channel)
 	c.tmp_bytes = h->tmp_bytes;
 	c.home_bytes = h->home_bytes;
 	c.protection = (uint8_t)h->protection;
+	c.processes = h->processes;
 	c.nroots = (uint32_t)h->nroots;
 	buf_init(&b);
 	executor_config_build(&b, &c);

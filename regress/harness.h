@@ -31,6 +31,7 @@ struct harness {
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
 	enum protection protection; /* none unless set */
+	uint32_t processes; /* no limit unless set */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
 	char *outcome_of; /* the assignment of that mutation */

@@ -75,8 +75,9 @@ selftest_names_each_primitive(void **state)
 	static const char *const lines[] = { "user namespace: ok\n",
 		"mount: ok\n", "/proc: ok\n", "network namespace: ok\n",
 		"seccomp: ok\n", "seccomp notifications: ok\n",
-		"Landlock: ok, ABI ", "cgroup: ", "bash: ok\n", "rg: ok\n",
-		"git: ", "identity: ok, ", "state directory: ok, ",
+		"Landlock: ok, ABI ", "inotify limits: ", "bash: ok\n",
+		"rg: ok\n", "git: ", "/tmp size: ok, ", "process limit: ok, ",
+		"memory limit: ", "identity: ok, ", "state directory: ok, ",
 		"lock: ok, no worker is running\n", "connection: ok, http://" };
 	struct world w;
 	char *log, *p;
