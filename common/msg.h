@@ -175,6 +175,7 @@ struct executor_config {
 	uint8_t protection; /* enum protection */
 	uint32_t processes; /* limit for a root's commands; 0 = none */
 	uint64_t memory_bytes; /* likewise; in force only with groups */
+	uint8_t slots; /* idle sandboxes to keep; 1..8 */
 	uint32_t nroots; /* so many MSG_ROOT follow */
 	uint8_t groups; /* 1: then as many MSG_CGROUP */
 };

@@ -132,6 +132,7 @@ executor_config_build(struct buf *b, const struct executor_config *c)
 	m_add_u8(b, c->protection);
 	m_add_u32(b, c->processes);
 	m_add_u64(b, c->memory_bytes);
+	m_add_u8(b, c->slots);
 	m_add_u32(b, c->nroots);
 	m_add_u8(b, c->groups);
 }
@@ -155,9 +156,11 @@ executor_config_parse(const struct imsg *im, struct executor_config *c)
 	c->protection = msg_get_below(&r, PROTECT_MAX);
 	c->processes = m_get_u32(&r);
 	c->memory_bytes = m_get_u64(&r);
+	c->slots = m_get_u8(&r);
 	c->nroots = m_get_u32(&r);
 	c->groups = msg_get_below(&r, 2);
-	if (c->nroots > ROOTS_MAX || c->processes > 1U << 22)
+	if (c->nroots > ROOTS_MAX || c->processes > 1U << 22 || c->slots < 1 ||
+	    c->slots > SLOTS_MAX)
 		r.bad = 1;
 	if (m_end(&r) == -1) {
 		executor_config_free(c);

@@ -39,7 +39,10 @@ void command_answered(struct command *);
 /* Kills every process; done follows with COMMAND_ABORTED. */
 void command_cancel(struct command *);
 
-/* The keeper died: done follows at once with COMMAND_LOST. */
+/*
+ * The keeper died: done follows at once with COMMAND_LOST, or with
+ * COMMAND_NOT_STARTED if the command was never handed over.
+ */
 void command_lost(struct command *);
 
 void command_free(struct command *);

@@ -331,6 +331,52 @@ filter_compile(struct sock_fprog *prog, uint32_t arch, int mapped, char **error)
 	return r < 0 ? -1 : 0;
 }
 
+/*
+ * No part of a sandbox makes one of these, and commands get the same error
+ * from their own filter.
+ */
+static const char *const never[] = { "acct", "add_key", "adjtimex", "bpf",
+	"clock_adjtime", "clock_settime", "delete_module", "fanotify_init",
+	"finit_module", "init_module", "ioperm", "iopl", "kexec_file_load",
+	"kexec_load", "keyctl", "lookup_dcookie", "migrate_pages", "move_pages",
+	"open_by_handle_at", "perf_event_open", "quotactl", "reboot",
+	"request_key", "settimeofday", "swapoff", "swapon", "syslog",
+	"userfaultfd", "vhangup" };
+
+static int
+is_never(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		if (strcmp(never[i], name) == 0)
+			return 1;
+	return 0;
+}
+
+int
+filter_compile_spawner(struct sock_fprog *prog, char **error)
+{
+	scmp_filter_ctx ctx;
+	size_t i;
+	int r = 0;
+
+	if ((ctx = seccomp_init(SCMP_ACT_ALLOW)) == NULL) {
+		*error = xstrdup("seccomp: cannot make a filter");
+		return -1;
+	}
+	(void)seccomp_attr_set(
+	    ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+	(void)seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	for (i = 0; r >= 0 && i < filter_nrows; i++)
+		if (is_never(filter_rows[i].name))
+			r = add_row(ctx, &filter_rows[i]);
+	if (r < 0 || (r = filter_export(ctx, prog)) == -1)
+		*error = xstrdup("seccomp: cannot make the spawner's filter");
+	seccomp_release(ctx);
+	return r < 0 ? -1 : 0;
+}
+
 int
 filter_install(const struct sock_fprog *prog)
 {

@@ -23,6 +23,12 @@ struct sock_fprog;
 int filter_compile(
     struct sock_fprog *, uint32_t arch, int mapped, char **error);
 
+/*
+ * The filter of the spawner, which every process of a sandbox inherits: rows
+ * of the same table that even setting up a sandbox has no use for.
+ */
+int filter_compile_spawner(struct sock_fprog *, char **error);
+
 /* The program of a libseccomp context (scmp_filter_ctx): 0 or -1. */
 int filter_export(void *ctx, struct sock_fprog *);
 

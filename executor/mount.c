@@ -103,8 +103,6 @@ take_root(const struct mount_plan *mp, struct step_error *se)
 	struct stat want, got;
 	int fd;
 
-	if (mp->root_detached)
-		return fcntl(mp->root_fd, F_DUPFD_CLOEXEC, 3);
 	/*
 	 * The descriptor names a mount of the namespace that was left behind
 	 * and cannot be cloned, but the current directory, set before the

@@ -29,6 +29,7 @@
 #include "buf.h"
 #include "filter.h"
 #include "log.h"
+#include "packet.h"
 #include "restrict.h"
 #include "sockets.h"
 #include "supervisor.h"
@@ -514,34 +515,13 @@ make_pair(struct supervisor *s)
 static int
 receive_listener(int channel)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct cmsghdr *cm;
-	struct msghdr msg;
-	struct iovec iov;
-	ssize_t n;
+	size_t got;
 	char c;
-	int fd = -1;
+	int fd;
 
-	iov.iov_base = &c;
-	iov.iov_len = 1;
-	memset(&msg, 0, sizeof(msg));
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
-	msg.msg_control = control.bytes;
-	msg.msg_controllen = sizeof(control.bytes);
-	do {
-		n = recvmsg(channel, &msg, MSG_CMSG_CLOEXEC);
-	} while (n == -1 && errno == EINTR);
-	if (n != 1)
+	if (packet_receive(channel, &c, 1, &fd, 1, &got, 0) != 1)
 		_exit(1);
-	cm = CMSG_FIRSTHDR(&msg);
-	if (cm != NULL && cm->cmsg_level == SOL_SOCKET &&
-	    cm->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
-	return fd;
+	return got == 1 ? fd : -1;
 }
 
 static const char *const more_calls[] = { "openat", "openat2", "readlink",

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -201,7 +202,8 @@ sys_clone(uint64_t flags, int *pidfd, int cgroup)
 
 	memset(&args, 0, sizeof(args));
 	args.flags = flags;
-	args.exit_signal = SIGCHLD;
+	/* A sibling gets the caller's own exit signal. */
+	args.exit_signal = (flags & CLONE_PARENT) ? 0 : SIGCHLD;
 	if (pidfd != NULL) {
 		args.flags |= X_CLONE_PIDFD;
 		args.pidfd = (uint64_t)(uintptr_t)&fd;

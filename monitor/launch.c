@@ -263,6 +263,10 @@ executor_config(struct monitor *m, struct buf *b, char **error)
 	c.protection = (uint8_t)m->settings->protection;
 	c.processes = m->settings->processes;
 	c.memory_bytes = m->settings->memory_bytes;
+	/* exec has one directory and no such setting. */
+	c.slots = m->settings->lease_slots == 0
+	    ? 1
+	    : (uint8_t)m->settings->lease_slots;
 	c.nroots = (uint32_t)m->roots->n;
 	c.groups = m->cgroups.path != NULL;
 	executor_config_build(b, &c);

@@ -130,6 +130,7 @@ send_config(struct harness *h, int channel)
 	c.home_bytes = h->home_bytes;
 	c.protection = (uint8_t)h->protection;
 	c.processes = h->processes;
+	c.slots = h->slots == 0 ? SLOTS_MAX : h->slots;
 	c.nroots = (uint32_t)h->nroots;
 	buf_init(&b);
 	executor_config_build(&b, &c);
@@ -488,6 +489,46 @@ process_exists(const char *mark)
 		close(fd);
 		if (n > 0 && memmem(line, (size_t)n, mark, strlen(mark)))
 			found = 1;
+	}
+	closedir(d);
+	return found;
+}
+
+pid_t
+find_below(pid_t pid, const char *name, int depth)
+{
+	char path[300], text[512], *p, *q;
+	struct dirent *de;
+	pid_t found = 0, child;
+	ssize_t n;
+	DIR *d;
+	int fd;
+
+	if (depth == 0 || (d = opendir("/proc")) == NULL)
+		return 0;
+	while (found == 0 && (de = readdir(d)) != NULL) {
+		if (de->d_name[0] < '0' || de->d_name[0] > '9')
+			continue;
+		(void)xsnprintf(
+		    path, sizeof(path), "/proc/%s/stat", de->d_name);
+		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
+			continue;
+		n = read(fd, text, sizeof(text) - 1);
+		close(fd);
+		if (n <= 0)
+			continue;
+		text[n] = '\0';
+		p = strchr(text, '(');
+		q = strrchr(text, ')');
+		if (p == NULL || q == NULL ||
+		    strtol(q + 4, NULL, 10) != (long)pid)
+			continue;
+		*q = '\0';
+		child = (pid_t)strtol(de->d_name, NULL, 10);
+		if (strcmp(p + 1, name) == 0)
+			found = child;
+		else
+			found = find_below(child, name, depth - 1);
 	}
 	closedir(d);
 	return found;

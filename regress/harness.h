@@ -32,6 +32,7 @@ struct harness {
 	uint64_t home_bytes;
 	enum protection protection; /* none unless set */
 	uint32_t processes; /* no limit unless set */
+	uint8_t slots; /* idle sandboxes to keep: 8 unless set */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
 	char *outcome_of; /* the assignment of that mutation */
@@ -103,6 +104,12 @@ char *visible_scratch(struct harness *);
  */
 const char *new_mark(void); /* kept until the next call */
 char *with_mark(const char *mark, const char *command);
+
+/*
+ * A process with this name that descends from pid in at most depth steps, or
+ * 0 if there is none.
+ */
+pid_t find_below(pid_t pid, const char *name, int depth);
 
 /* 1 if a process of the host has this text in its arguments. */
 int process_exists(const char *mark);

@@ -722,6 +722,7 @@ messages_are_read_exactly_as_written(void **state)
 	ec.user = ec.home = list[0];
 	ec.env = list;
 	ec.nenv = 2;
+	ec.slots = 1;
 	executor_config_build(&b, &ec);
 	exact(&b, parse_executor_config);
 
