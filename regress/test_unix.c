@@ -309,52 +309,11 @@ stale_socket_of_an_earlier_command_is_refused(void **state)
 	attack(&H, "connect stale.sock", "ECONNREFUSED\n");
 }
 
-/* Process with this name below pid, or 0. */
-static pid_t
-find_below(pid_t pid, const char *name, int depth)
-{
-	char path[300], text[512], *p, *q;
-	struct dirent *de;
-	pid_t found = 0, child;
-	ssize_t n;
-	DIR *d;
-	int fd;
-
-	if (depth == 0 || (d = opendir("/proc")) == NULL)
-		return 0;
-	while (found == 0 && (de = readdir(d)) != NULL) {
-		if (de->d_name[0] < '0' || de->d_name[0] > '9')
-			continue;
-		(void)xsnprintf(
-		    path, sizeof(path), "/proc/%s/stat", de->d_name);
-		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
-			continue;
-		n = read(fd, text, sizeof(text) - 1);
-		close(fd);
-		if (n <= 0)
-			continue;
-		text[n] = '\0';
-		p = strchr(text, '(');
-		q = strrchr(text, ')');
-		if (p == NULL || q == NULL ||
-		    strtol(q + 4, NULL, 10) != (long)pid)
-			continue;
-		*q = '\0';
-		child = (pid_t)strtol(de->d_name, NULL, 10);
-		if (strcmp(p + 1, name) == 0)
-			found = child;
-		else
-			found = find_below(child, name, depth - 1);
-	}
-	closedir(d);
-	return found;
-}
-
 static void
-dead_supervisor_means_no_connection(void **state)
+sandbox_does_not_outlive_its_supervisor(void **state)
 {
 	struct harness h;
-	pid_t pid;
+	pid_t pid, keeper;
 
 	(void)state;
 	harness_init(&h, 1);
@@ -367,12 +326,14 @@ dead_supervisor_means_no_connection(void **state)
 		free(from);
 	}
 	attack(&h, "not-dumpable", "connected own\n");
-	pid = find_below(h.pid, "supervisor", 3);
-	assert_true(pid > 0);
+	keeper = find_below(h.pid, "sandbox", 1);
+	pid = find_below(keeper, "supervisor", 1);
+	assert_true(keeper > 0 && pid > 0);
 	assert_int_equal(kill(pid, SIGKILL), 0);
-	while (kill(pid, 0) == 0)
+	while (kill(keeper, 0) == 0)
 		usleep(1000);
-	attack(&h, "connect /tmp/agent.sock", "ENOSYS\n");
+	/* The next one has a supervisor of its own. */
+	attack(&h, "not-dumpable", "connected own\n");
 	harness_stop(&h);
 }
 
@@ -452,7 +413,7 @@ main(void)
 		cmocka_unit_test(internet_sockets_of_the_sandbox_work),
 		cmocka_unit_test(ten_thousand_connects_work),
 		cmocka_unit_test(stale_socket_of_an_earlier_command_is_refused),
-		cmocka_unit_test(dead_supervisor_means_no_connection),
+		cmocka_unit_test(sandbox_does_not_outlive_its_supervisor),
 	};
 
 	log_init("test", 0);
