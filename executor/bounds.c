@@ -57,7 +57,7 @@ halve(const char *host, const char *here)
 }
 
 static void
-limit_processes(uint64_t n)
+limit_processes(uint32_t n)
 {
 	struct rlimit rl;
 
@@ -70,10 +70,8 @@ limit_processes(uint64_t n)
 }
 
 void
-bounds_sandbox(uint32_t processes)
+bounds_sandbox(void)
 {
-	if (processes != 0)
-		limit_processes((uint64_t)processes + BOUNDS_RESERVE);
 	halve("/proc/sys/fs/inotify/max_user_instances",
 	    "/proc/sys/user/max_inotify_instances");
 	halve("/proc/sys/fs/inotify/max_user_watches",

@@ -14,20 +14,17 @@
  * the whole system counts.
  */
 
-/* What a sandbox has for itself beyond the processes of its commands. */
-#define BOUNDS_RESERVE 64
-
 /*
  * For process 1 of a sandbox, in its user namespace with all capabilities and
- * the host's /proc: room for processes commands and for the sandbox's own; at
- * most half of the host's inotify(7) instances and watches. processes 0 is no
- * limit. What the system refuses stays as it is (librechat-code selftest says
- * it).
+ * the host's /proc: at most half of the host's inotify(7) instances and
+ * watches. What the system refuses stays as it is (librechat-code selftest
+ * says it).
  */
-void bounds_sandbox(uint32_t processes);
+void bounds_sandbox(void);
 
 /*
- * For the shell of a command: processes; no core files; at most 65536
+ * For the shell of a command: so many processes in the sandbox, its own few
+ * included, 0 for no limit; no core files; at most 65536
  * descriptors until it raises that itself, since programs walk through all of
  * them; the first to be ended when the machine's memory is used up. The
  * caller is about to execute a program: it becomes dumpable.

@@ -133,7 +133,7 @@ set_up(struct keeper *k, struct step_error *se)
 {
 	if (keeper_map_account(k->plan->uid, k->plan->gid, se) == -1)
 		return -1;
-	bounds_sandbox(k->processes);
+	bounds_sandbox();
 	if (net_loopback_up() == -1)
 		return step_failed(se, "loopback interface");
 	if ((k->root = mount_build(k->plan, se)) == -1)

@@ -63,7 +63,7 @@ memory_line(enum memory_end end, uint64_t limit)
 
 	if (end == MEMORY_MACHINE)
 		return xstrdup("librechat-code: the command was ended: the "
-			       "machine ran out of memory\n");
+			       "machine or the service ran out of memory\n");
 	size = size_text(limit);
 	line = xasprintf("librechat-code: the command was ended: it exceeded "
 			 "the memory limit of %s\n",

@@ -27,7 +27,7 @@ int memory_read(int fd, struct memory_events *);
 enum memory_end {
 	MEMORY_FINE, /* nothing was killed */
 	MEMORY_LIMIT, /* at the limit of the group */
-	MEMORY_MACHINE /* by want of memory elsewhere */
+	MEMORY_MACHINE /* the machine or the service had no more */
 };
 enum memory_end memory_compare(
     const struct memory_events *before, const struct memory_events *after);

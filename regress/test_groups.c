@@ -86,8 +86,8 @@ events_of_a_group_are_told_apart(void **state)
 	free(line);
 	line = memory_line(MEMORY_MACHINE, 512U << 20);
 	assert_string_equal(line,
-	    "librechat-code: the command was ended: the machine ran out of "
-	    "memory\n");
+	    "librechat-code: the command was ended: the machine or the "
+	    "service ran out of memory\n");
 	free(line);
 }
 

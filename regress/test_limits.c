@@ -149,23 +149,6 @@ no_process_limit_is_none(void **state)
 	harness_stop(&h);
 }
 
-/* The file process starts rg beside a command that has taken everything. */
-static void
-the_sandbox_has_processes_in_reserve(void **state)
-{
-	struct harness h;
-	char *text;
-
-	(void)state;
-	hog_begin(&h, 1, 16);
-	hog_start(&h);
-	text = hog_output(&h, 0, "./hog processes");
-	assert_true(hog_number(text, "EAGAIN") < 16);
-	free(text);
-	a_search_works(&h, 0);
-	harness_stop(&h);
-}
-
 static void
 fork_bomb_does_not_reach_another_root(void **state)
 {
@@ -481,7 +464,6 @@ main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(processes_of_a_root_are_bounded),
 		cmocka_unit_test(no_process_limit_is_none),
-		cmocka_unit_test(the_sandbox_has_processes_in_reserve),
 		cmocka_unit_test(fork_bomb_does_not_reach_another_root),
 		cmocka_unit_test(thousands_of_orphans_die_with_their_command),
 		cmocka_unit_test(a_root_gets_half_of_the_inotify_instances),
