@@ -381,7 +381,10 @@ make_workspace(struct cgroups *g, const struct cgroup_limits *l, uid_t owner,
 		      g->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) == -1) {
 		error_errno(why, "control group %s/%s", g->path, name);
 		(void)g->host->remove(g->fd, name);
-	} else if (set_limits(g, fd, name, l, why) == 0) {
+	} else if (fchmod(fd, 0755) == -1)
+		/* A umask of the service must not hide it from the executor. */
+		error_errno(why, "control group %s/%s", g->path, name);
+	else if (set_limits(g, fd, name, l, why) == 0) {
 		if (owner != (uid_t)-1 &&
 		    fchownat(fd, "cgroup.procs", owner, group,
 			AT_SYMLINK_NOFOLLOW) == -1)

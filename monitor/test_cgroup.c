@@ -488,20 +488,24 @@ the_executor_may_use_the_groups(void **state)
 	struct cgroups g;
 	struct stat st;
 	char *why = NULL, *path;
+	mode_t mask;
 
 	(void)state;
 	if (geteuid() != 0) {
 		print_message("needs root to give files away\n");
 		skip();
 	}
+	mask = umask(077);
 	assert_int_equal(
 	    cgroup_start(&g, &host, &limits, 1, OTHER, OTHER, &why), 0);
+	(void)umask(mask);
 	assert_int_equal(fstatat(g.groups[0], "cgroup.procs", &st, 0), 0);
 	assert_int_equal(st.st_uid, OTHER);
 	assert_int_equal(fstatat(g.groups[0], "memory.max", &st, 0), 0);
 	assert_int_equal(st.st_uid, 0);
 	assert_int_equal(fstat(g.groups[0], &st), 0);
 	assert_int_equal(st.st_uid, 0);
+	assert_int_equal(st.st_mode & 0777, 0755);
 	path = xasprintf("%s/cgroup.procs", own);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_uid, OTHER);
