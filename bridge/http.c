@@ -17,7 +17,8 @@
 #include "log.h"
 
 /* Connections kept alive, and for how many idle seconds. */
-#define KEEP_CONNECTIONS 4L
+/* Nine leases, a heartbeat, and what eight assignments ask (protocol 2.1). */
+#define KEEP_CONNECTIONS 24L
 #define KEEP_SECONDS     60L
 
 /* A peer that acknowledges nothing for so long is gone (tcp(7)). */

@@ -28,7 +28,7 @@
 static int
 is_leasing(struct fake *f)
 {
-	return f->lease != NULL && f->assignment == NULL;
+	return f->lease != NULL && f->assignments[0] == NULL;
 }
 
 static unsigned int wanted;
