@@ -20,7 +20,7 @@
 #define PATIENCE 60000 /* ms */
 
 void
-place_init(struct place *p, size_t roots, unsigned int slots)
+place_make(struct place *p, size_t roots, unsigned int slots)
 {
 	size_t i;
 
@@ -39,6 +39,12 @@ place_init(struct place *p, size_t roots, unsigned int slots)
 		p->args[i - 1] = xasprintf(
 		    "--workspace=%s=%s", p->ids[i], p->dirs[i]);
 	}
+}
+
+void
+place_init(struct place *p, size_t roots, unsigned int slots)
+{
+	place_make(p, roots, slots);
 	world_server(&p->w, "--slots", "8", NULL);
 	world_pair(&p->w);
 	place_start(p);

@@ -24,6 +24,9 @@ struct place {
 void place_init(struct place *, size_t roots, unsigned int slots);
 void place_free(struct place *);
 
+/* Makes the world and the roots only. */
+void place_make(struct place *, size_t roots, unsigned int slots);
+
 /* Starts the worker (again) with all its options. */
 void place_start(struct place *);
 
