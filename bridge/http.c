@@ -17,11 +17,23 @@
 #include "log.h"
 
 /* Connections kept alive, and for how many idle seconds. */
-#define KEEP_CONNECTIONS 4L
+/* Nine leases, a heartbeat, and what eight assignments ask (protocol 2.1). */
+#define KEEP_CONNECTIONS 24L
 #define KEEP_SECONDS     60L
 
 /* A peer that acknowledges nothing for so long is gone (tcp(7)). */
 #define USER_TIMEOUT_MS 20000
+
+/*
+ * For names, connection and TLS together. Of several addresses libcurl gives
+ * each but the last half of what is left, so that a silent one leaves time
+ * for the next within the callers' limits, 10 s; and one silent name server
+ * costs 5 s (resolv.conf(5)).
+ */
+#define CONNECT_MS 8500L
+
+/* Addresses are looked up again after so many seconds. */
+#define NAMES_SECONDS 60L
 
 struct http_socket {
 	TAILQ_ENTRY(http_socket) entry;
@@ -51,6 +63,7 @@ struct http {
 	const struct http_config *config;
 	CURLM *multi;
 	struct event *timer;
+	int doubt; /* the last request failed: addresses may have changed */
 	TAILQ_HEAD(, http_request) requests;
 	TAILQ_HEAD(, http_socket) sockets;
 };
@@ -98,6 +111,7 @@ reap(struct http *h)
 				    "%s", curl_easy_strerror(m->data.result));
 			rq->error = rq->message;
 		}
+		h->doubt = rq->error != NULL;
 		reply = rq->reply;
 		buf_init(&rq->reply.body);
 		done = rq->done;
@@ -310,6 +324,14 @@ on_socket_options(void *arg, curl_socket_t fd, curlsocktype purpose)
 			    #option);                                        \
 	} while (0)
 
+/* libcurl may have been built without it. */
+static int
+http2_known(void)
+{
+	return (curl_version_info(CURLVERSION_NOW)->features &
+		   CURL_VERSION_HTTP2) != 0;
+}
+
 static void
 set_connection(struct http_request *rq)
 {
@@ -320,7 +342,15 @@ set_connection(struct http_request *rq)
 #else
 	SET(rq, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
-	SET(rq, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	/* HTTP/2 where the server chooses it in the TLS handshake. */
+	SET(rq, CURLOPT_HTTP_VERSION,
+	    http2_known() ? (long)CURL_HTTP_VERSION_2TLS
+			  : (long)CURL_HTTP_VERSION_1_1);
+	SET(rq, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+	SET(rq, CURLOPT_DNS_CACHE_TIMEOUT,
+	    rq->http->doubt ? 0L : NAMES_SECONDS);
+	/* Others that were open then may be as dead. */
+	SET(rq, CURLOPT_FRESH_CONNECT, rq->http->doubt ? 1L : 0L);
 	SET(rq, CURLOPT_NOSIGNAL, 1L);
 	SET(rq, CURLOPT_TCP_NODELAY, 1L);
 	SET(rq, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -409,6 +439,12 @@ http_request_status(const struct http_request *rq)
 void
 http_cancel(struct http_request *rq)
 {
+	/*
+	 * HTTP/2 would end the stream only. A connection that gave no answer
+	 * in time may be dead, and the next request must not wait on it.
+	 */
+	SET(rq, CURLOPT_FORBID_REUSE, 1L);
+	rq->http->doubt = 1;
 	request_free(rq);
 }
 

@@ -125,6 +125,7 @@ struct workspace {
 	char *id;
 	char *name; /* or NULL */
 	uint32_t operations; /* mask of OP_BIT */
+	uint8_t quarantined; /* not to be used; with lease slots only */
 };
 
 struct bridge_config {

@@ -32,6 +32,7 @@ bridge_config_build(struct buf *b, const struct bridge_config *c)
 		m_add_str(b, c->workspaces[i].id);
 		m_add_str(b, c->workspaces[i].name);
 		m_add_u32(b, c->workspaces[i].operations);
+		m_add_u8(b, c->workspaces[i].quarantined);
 	}
 	m_add_str(b, c->ca_file);
 	m_add_str(b, c->https_proxy);
@@ -73,6 +74,7 @@ bridge_config_parse(const struct imsg *im, struct bridge_config *c)
 		c->workspaces[i].id = msg_get_required(&r);
 		c->workspaces[i].name = m_get_str(&r);
 		c->workspaces[i].operations = m_get_u32(&r);
+		c->workspaces[i].quarantined = msg_get_below(&r, 2);
 	}
 	c->ca_file = m_get_str(&r);
 	c->https_proxy = m_get_str(&r);

@@ -38,8 +38,8 @@ int filter_install(const struct sock_fprog *);
 /* The table, for the tests and the manual. */
 struct filter_condition {
 	int argument; /* -1: no condition */
-	uint64_t mask; /* holds if (argument & mask) == value */
-	uint64_t value;
+	uint64_t mask; /* holds if (argument & mask) == value, or with mask 0 */
+	uint64_t value; /* if the lower 32 bits are at least the value */
 };
 struct filter_row {
 	const char *name; /* system call */

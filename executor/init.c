@@ -122,11 +122,17 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
     int err, int status)
 {
 	pid_t shell, pid;
-	int st;
+	int root, st;
 
 	(void)prctl(PR_SET_NAME, "init", 0, 0, 0);
 	(void)signal(SIGCHLD, SIG_DFL);
-	if (arrange_descriptors(k->null, out, err, status, k->root) == -1)
+	/*
+	 * The keeper's descriptor is of a mount in the namespace that was
+	 * copied: paths from there and paths from "/" would lie on different
+	 * mounts. The working directory is the root in the new one.
+	 */
+	if ((root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) == -1 ||
+	    arrange_descriptors(k->null, out, err, status, root) == -1)
 		_exit(1);
 	if (mount_proc() == -1)
 		fail(RUN_STEP_PROC);

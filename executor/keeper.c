@@ -138,6 +138,10 @@ set_up(struct keeper *k, struct step_error *se)
 		return step_failed(se, "loopback interface");
 	if ((k->root = mount_build(k->plan, se)) == -1)
 		return -1;
+	/* In a new mount namespace the working directory is what moves along.
+	 */
+	if (fchdir(k->root) == -1)
+		return step_failed(se, "root %s", k->plan->root_path);
 	if ((k->null = open("/dev/null", O_RDONLY | O_CLOEXEC)) == -1)
 		return step_failed(se, "/dev/null");
 	return verify(k, se);

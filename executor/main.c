@@ -196,6 +196,8 @@ on_lost(struct sandbox *sb)
 {
 	if (sb->command != NULL)
 		command_lost(sb->command);
+	else if (sb->waiting)
+		answer_unavailable(sb);
 	else if (sb->active)
 		answer_error(sb->owner, sb, unavailable[sb->operation],
 		    (OP_BIT(sb->operation) & OPS_MUTATION) ? UNCERTAIN

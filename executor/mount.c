@@ -477,7 +477,12 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 	fd = open(mp->root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1)
 		return step_failed(se, "root %s: open", mp->root_path);
-	(void)protect(fd, mp->protection);
+	if (protect(&fd, mp->root_path, mp->protection) == -1) {
+		(void)step_failed(
+		    se, "root %s: protected paths", mp->root_path);
+		close(fd);
+		return -1;
+	}
 	return fd;
 }
 

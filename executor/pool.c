@@ -102,17 +102,22 @@ find_victim(const struct pool *p)
 	return victim;
 }
 
-/* Destroys idle sandboxes until there are at most max, if that is possible. */
-static void
+/*
+ * Destroys idle sandboxes until there are at most max, if that is possible.
+ * Returns the last one or NULL.
+ */
+static struct sandbox *
 shrink(struct pool *p, size_t max)
 {
-	struct sandbox *victim;
+	struct sandbox *victim, *last = NULL;
 
 	while (count_live(p) > max && (victim = find_victim(p)) != NULL) {
 		log_debug("workspace %s: its idle sandbox makes room",
 		    victim->root.id);
 		sandbox_kill(victim);
+		last = victim;
 	}
+	return last;
 }
 
 static void
@@ -120,7 +125,8 @@ make(struct sandbox *sb)
 {
 	struct pool *p = sb->pool;
 
-	shrink(p, p->capacity - 1);
+	sb->held = 0;
+	sb->after = shrink(p, p->capacity - 1);
 	if (sandbox_ask(sb, p->spawner) == -1)
 		p->handlers->no_spawner(p->arg);
 }
@@ -138,7 +144,7 @@ pool_want(struct sandbox *sb)
 	}
 	switch (sb->state) {
 	case SANDBOX_UP:
-		return POOL_UP;
+		return sb->held ? POOL_LATER : POOL_UP;
 	case SANDBOX_STUCK:
 		sb->busy = 0;
 		return POOL_UNAVAILABLE;
@@ -154,7 +160,7 @@ void
 pool_release(struct sandbox *sb)
 {
 	sb->busy = 0;
-	shrink(sb->pool, sb->pool->capacity);
+	(void)shrink(sb->pool, sb->pool->capacity);
 }
 
 /* ---- what becomes of a sandbox ---- */
@@ -165,10 +171,24 @@ pool_set_up(struct sandbox *sb)
 	struct pool *p = sb->pool;
 
 	p->handlers->ready(sb);
-	if (sb->busy)
+	if (!sb->busy)
+		(void)shrink(p, p->capacity);
+	else if (sb->after != NULL) {
+		sb->held = 1;
+		sandbox_hold(sb);
+	} else
 		p->handlers->up(sb);
-	else
-		shrink(p, p->capacity);
+}
+
+void
+pool_unhold(struct sandbox *sb)
+{
+	sb->after = NULL;
+	if (!sb->held)
+		return;
+	sb->held = 0;
+	if (sb->busy)
+		sb->pool->handlers->up(sb);
 }
 
 void
@@ -202,6 +222,12 @@ pool_died(struct sandbox *sb, const char *what)
 void
 pool_gone(struct sandbox *sb)
 {
+	struct pool *p = sb->pool;
+	size_t i;
+
+	for (i = 0; i < p->n; i++)
+		if (p->sandboxes[i].after == sb)
+			pool_unhold(&p->sandboxes[i]);
 	if (sb->busy)
 		make(sb);
 }

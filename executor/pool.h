@@ -13,6 +13,10 @@
  * first, then the one that was not used for the longest time. One that is in
  * use is never destroyed, and none in use is a reason to refuse a root: the
  * capacity bounds what is kept, not what runs.
+ *
+ * What was destroyed for a new sandbox is dead, and its scratch gone, before
+ * the new one is used. Both happen at the same time; when the kernel has very
+ * much to give back (100,000 files in /tmp), it goes on with that alone.
  */
 struct pool_handlers {
 	/* Set up: the owner takes files_fd as a peer (even if not busy). */
@@ -64,6 +68,7 @@ void pool_set_up(struct sandbox *);
 void pool_failed(struct sandbox *, const char *step);
 void pool_died(struct sandbox *, const char *what);
 void pool_gone(struct sandbox *);
+void pool_unhold(struct sandbox *);
 void pool_stuck(struct sandbox *);
 
 #endif

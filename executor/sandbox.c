@@ -20,6 +20,7 @@
 
 #define SET_UP_MS 30000 /* native-sandbox 14.4 */
 #define DEATH_MS  10000
+#define HOLD_MS   20
 
 static void
 set_timer(struct sandbox *sb, int ms)
@@ -45,6 +46,9 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	case SANDBOX_DYING:
 		sb->state = SANDBOX_STUCK;
 		pool_stuck(sb);
+		break;
+	case SANDBOX_UP:
+		pool_unhold(sb);
 		break;
 	default:
 		break;
@@ -93,6 +97,12 @@ read_ready(struct sandbox *sb)
 	event_del(sb->timer);
 	sb->state = SANDBOX_UP;
 	pool_set_up(sb);
+}
+
+void
+sandbox_hold(struct sandbox *sb)
+{
+	set_timer(sb, HOLD_MS);
 }
 
 int

@@ -43,6 +43,8 @@ struct sandbox {
 	struct peer *files;
 	int busy; /* somebody uses it or waits for it */
 	uint64_t used; /* order of use */
+	struct sandbox *after; /* was destroyed for this one, still dying */
+	int held; /* set up; its use waits for that */
 	char *allowed; /* assignment that the monitor
 			  lets mutate, or NULL */
 	/* the active request */
@@ -78,6 +80,9 @@ void sandbox_answer(
  * dying processes.
  */
 void sandbox_kill(struct sandbox *);
+
+/* Calls pool_unhold after a moment, if it is still up. */
+void sandbox_hold(struct sandbox *);
 
 /* 1 if its keeper holds the control channel; that is, it has not died. */
 int sandbox_alive(const struct sandbox *);

@@ -167,6 +167,113 @@ answer(const struct spawner *s, const struct spawn_request *q,
 	    s->channel, &iov, 1, fds, fds == NULL ? 0 : SPAWN_FDS);
 }
 
+/*
+ * A detached mount can be attached once and, before Linux 6.15, not cloned.
+ * So the roots that come as one are attached in namespaces which exist for
+ * that only and which the keepers of these roots are cloned from. They lie
+ * where each sandbox has its private /tmp in front of them.
+ */
+static int
+attach_detached(const struct spawner *s, struct step_error *se)
+{
+	static const char *const options[] = { "size=64k", "mode=0755", NULL };
+	char path[32];
+	size_t i;
+	int mnt;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) == -1)
+		return step_failed(se, "namespaces");
+	if (keeper_map_account(s->config->uid, s->config->gid, se) == -1)
+		return -1;
+	mnt = sys_mount_new("tmpfs", options,
+	    SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC);
+	if (mnt == -1 || sys_move_mount(mnt, AT_FDCWD, "/tmp") == -1)
+		return step_failed(se, "mount /tmp: for the roots");
+	for (i = 0; i < s->nroots; i++) {
+		if (s->roots[i]->mount == ROOT_DIRECTORY)
+			continue;
+		(void)xsnprintf(path, sizeof(path), "/tmp/%zu", i);
+		if (mkdir(path, 0755) == -1 ||
+		    sys_move_mount(s->fds[i].root, AT_FDCWD, path) == -1)
+			return step_failed(
+			    se, "root %s: attach", s->roots[i]->path);
+	}
+	return 0;
+}
+
+/* In a process of its own: makes the namespaces and sends them back. */
+static void __attribute__((__noreturn__))
+hold_main(const struct spawner *s, int sock)
+{
+	struct step_error error;
+	struct iovec iov = { &error, sizeof(error) };
+	int fds[2];
+
+	memset(&error, 0, sizeof(error));
+	if (attach_detached(s, &error) == 0) {
+		fds[0] = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+		fds[1] = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+		if (fds[0] == -1 || fds[1] == -1)
+			(void)step_failed(&error, "namespaces of the roots");
+	}
+	(void)packet_send(sock, &iov, 1, fds, error.text[0] == '\0' ? 2 : 0);
+	_exit(0);
+}
+
+/* Gets the namespaces of the detached roots into user_ns and mount_ns. */
+static int
+hold_detached(struct spawner *s, struct step_error *se)
+{
+	struct step_error error;
+	int sv[2], fds[2];
+	size_t i, got;
+	ssize_t n;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) == -1)
+		return step_failed(se, "socketpair");
+	if ((pid = fork()) == -1)
+		return step_failed(se, "fork");
+	if (pid == 0)
+		hold_main(s, sv[1]);
+	close(sv[1]);
+	n = packet_receive(sv[0], &error, sizeof(error), fds, 2, &got, 0);
+	close(sv[0]);
+	if (n != (ssize_t)sizeof(error)) {
+		errno = ECHILD;
+		return step_failed(se, "roots: ended without a word");
+	}
+	error.text[sizeof(error.text) - 1] = '\0';
+	if (got != 2) {
+		*se = error;
+		return -1;
+	}
+	s->user_ns = fds[0];
+	s->mount_ns = fds[1];
+	for (i = 0; i < s->nroots; i++)
+		if (s->roots[i]->mount != ROOT_DIRECTORY) {
+			close(s->fds[i].root);
+			s->fds[i].root = -1;
+		}
+	return 0;
+}
+
+/* For the process that makes the keeper of such a root: its directory. */
+static int
+enter_detached(const struct spawner *s, size_t index, struct step_error *se)
+{
+	char path[32];
+	int fd;
+
+	if (setns(s->user_ns, CLONE_NEWUSER) == -1 ||
+	    setns(s->mount_ns, CLONE_NEWNS) == -1)
+		return step_failed(se, "namespaces of the roots");
+	(void)xsnprintf(path, sizeof(path), "/tmp/%zu", index);
+	if ((fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) == -1)
+		return step_failed(se, "root %s: open", s->roots[index]->path);
+	return fd;
+}
+
 /* Makes the keeper of one sandbox; 0, or -1 with the failed step. */
 static int
 make(const struct spawner *s, size_t index, int *fds, struct step_error *se)
@@ -185,6 +292,9 @@ make(const struct spawner *s, size_t index, int *fds, struct step_error *se)
 		return -1;
 	}
 	make_plan(s, index, &mp, others);
+	if (s->roots[index]->mount != ROOT_DIRECTORY &&
+	    (mp.root_fd = enter_detached(s, index, se)) == -1)
+		return -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) ==
 		-1 ||
 	    proc_socketpair(files) == -1)
@@ -220,46 +330,6 @@ serve(const struct spawner *s, const struct spawn_request *q)
 	_exit(0);
 }
 
-/*
- * A detached mount can be attached once and, before Linux 6.15, not cloned.
- * So the roots that come as one are attached in a mount namespace of the
- * spawner's own, from which the mount tree of every keeper is copied. They
- * lie where each sandbox has its private /tmp in front of them.
- */
-static int
-hold_detached(struct spawner *s, struct step_error *se)
-{
-	static const char *const options[] = { "size=64k", "mode=0755", NULL };
-	char path[32];
-	size_t i;
-	int mnt;
-
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) == -1)
-		return step_failed(se, "namespaces");
-	if (keeper_map_account(s->config->uid, s->config->gid, se) == -1)
-		return -1;
-	mnt = sys_mount_new("tmpfs", options,
-	    SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC);
-	if (mnt == -1 || sys_move_mount(mnt, AT_FDCWD, "/tmp") == -1)
-		return step_failed(se, "mount /tmp: for the roots");
-	close(mnt);
-	for (i = 0; i < s->nroots; i++) {
-		if (s->roots[i]->mount == ROOT_DIRECTORY)
-			continue;
-		(void)xsnprintf(path, sizeof(path), "/tmp/%zu", i);
-		if (mkdir(path, 0755) == -1 ||
-		    sys_move_mount(s->fds[i].root, AT_FDCWD, path) == -1)
-			return step_failed(
-			    se, "root %s: attach", s->roots[i]->path);
-		close(s->fds[i].root);
-		s->fds[i].root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (s->fds[i].root == -1)
-			return step_failed(
-			    se, "root %s: open", s->roots[i]->path);
-	}
-	return 0;
-}
-
 static int
 any_detached(const struct spawner *s)
 {
@@ -274,10 +344,12 @@ any_detached(const struct spawner *s)
 static int
 restrict_spawner(struct spawner *s)
 {
-	int *keep[1 + ROOTS_MAX * (sizeof(struct root_fds) / sizeof(int))];
+	int *keep[3 + ROOTS_MAX * (sizeof(struct root_fds) / sizeof(int))];
 	size_t i, n = 0;
 
 	keep[n++] = &s->channel;
+	keep[n++] = &s->user_ns;
+	keep[n++] = &s->mount_ns;
 	for (i = 0; i < s->nroots; i++) {
 		keep[n++] = &s->fds[i].root;
 		keep[n++] = &s->fds[i].group;
@@ -301,6 +373,7 @@ static void __attribute__((__noreturn__)) spawner_main(struct spawner *s)
 		_exit(1);
 	(void)prctl(PR_SET_NAME, "spawner", 0, 0, 0);
 	log_init("spawner", log_verbose());
+	s->user_ns = s->mount_ns = -1;
 	if (any_detached(s))
 		(void)hold_detached(s, &s->broken);
 	if (restrict_spawner(s) == -1)

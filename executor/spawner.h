@@ -52,6 +52,8 @@ struct spawner {
 	const struct sock_fprog *notify; /* supervisor.h */
 	const struct sock_fprog *own; /* filter_compile_spawner */
 	int channel; /* of the spawner; its only other end is the executor's */
+	int user_ns; /* of the roots that came as detached mounts, or -1 */
+	int mount_ns;
 	struct step_error broken; /* no sandbox can be made */
 };
 

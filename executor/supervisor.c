@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 
@@ -49,6 +50,7 @@
 #define TYPE_MASK   0xfULL /* SOCK_TYPE_MASK */
 #define RETRY_MS    10 /* a full backlog is tried again */
 #define PENDING_MAX 4096
+#define CONNECT_MS  20 /* the longest that one connect may hold us up */
 
 /* A connection that is under way for a caller that waits for it. */
 struct pending {
@@ -246,13 +248,22 @@ pending_free(struct supervisor *s, struct pending *p)
 	free(p);
 }
 
-/* 0 or an errno; never waits. */
+/*
+ * 0 or an errno; does not wait. The flags belong to the caller as much as to
+ * us: should somebody there clear O_NONBLOCK meanwhile, or set a time-out on
+ * the socket, the timer interrupts the call again and again until it returns,
+ * and the caller is told so.
+ */
 static int
 try_connect(const struct pending *p)
 {
+	static const struct itimerval on = { { 0, CONNECT_MS * 1000 },
+		{ 0, CONNECT_MS * 1000 } };
+	static const struct itimerval off = { { 0, 0 }, { 0, 0 } };
 	struct sockaddr_un un;
 	const struct sockaddr *sa = (const struct sockaddr *)&p->address;
 	socklen_t len = p->len;
+	int error;
 
 	if (p->target != -1) {
 		/* The very inode that was looked at. */
@@ -263,7 +274,11 @@ try_connect(const struct pending *p)
 		sa = (const struct sockaddr *)&un;
 		len = sizeof(un);
 	}
-	return connect(p->fd, sa, len) == -1 ? errno : 0;
+	(void)fcntl(p->fd, F_SETFL, p->flags | O_NONBLOCK);
+	(void)setitimer(ITIMER_REAL, &on, NULL);
+	error = connect(p->fd, sa, len) == -1 ? errno : 0;
+	(void)setitimer(ITIMER_REAL, &off, NULL);
+	return error;
 }
 
 /*
@@ -287,8 +302,6 @@ start_connect(struct supervisor *s, uint64_t id, int fd,
 	p->flags = fcntl(fd, F_GETFL);
 	TAILQ_INSERT_TAIL(&s->pending, p, entry);
 	s->npending++;
-	if (!(p->flags & O_NONBLOCK))
-		(void)fcntl(fd, F_SETFL, p->flags | O_NONBLOCK);
 	error = try_connect(p);
 	if (!(p->flags & O_NONBLOCK) && s->npending < PENDING_MAX) {
 		if (error == EINPROGRESS) {
@@ -526,7 +539,14 @@ receive_listener(int channel)
 
 static const char *const more_calls[] = { "openat", "openat2", "readlink",
 	"readlinkat", "newfstatat", "statx", "connect", "pidfd_open",
-	"pidfd_getfd", "process_vm_readv", "process_vm_writev", NULL };
+	"pidfd_getfd", "process_vm_readv", "process_vm_writev", "setitimer",
+	NULL };
+
+static void
+interrupted(int sig)
+{
+	(void)sig;
+}
 
 /*
  * Keeps CAP_SYS_PTRACE over the sandbox's processes, without which those
@@ -537,10 +557,16 @@ restrict_supervisor(void)
 {
 	struct __user_cap_header_struct hdr;
 	struct __user_cap_data_struct data[2];
+	struct sigaction sa;
 	char *error = NULL;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
 		fatal("supervisor: parent death signal");
+	/* A call that it interrupts is not restarted. */
+	memset(&sa, 0, sizeof(sa));
+	sa.sa_handler = interrupted;
+	if (sigaction(SIGALRM, &sa, NULL) == -1)
+		fatal("supervisor: timer");
 	memset(&hdr, 0, sizeof(hdr));
 	memset(data, 0, sizeof(data));
 	hdr.version = _LINUX_CAPABILITY_VERSION_3;

@@ -203,10 +203,6 @@ set_slots(struct settings *s, const struct options *o, char **error)
 	if (s->lease_slots > 1 && !s->allow_commands)
 		return errorf(error,
 		    "Concurrent workspace leases require native-srt commands");
-	if (s->lease_slots > 1)
-		return errorf(error,
-		    "concurrent workspace leases are not available in this "
-		    "version: use --workspace-lease-slots 1");
 	return 0;
 }
 

@@ -186,6 +186,7 @@ bridge_config(
 		c.workspaces[i].id = r->id;
 		c.workspaces[i].name = r->name;
 		c.workspaces[i].operations = r->operations;
+		c.workspaces[i].quarantined = (uint8_t)r->quarantined;
 	}
 	c.ca_file = s->ca_file;
 	c.https_proxy = s->https_proxy;

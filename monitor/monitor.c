@@ -148,6 +148,10 @@ advance_stop(struct monitor *m)
 	struct helper *next;
 
 	next = over(&m->bridge) ? &m->executor : &m->bridge;
+	/* Something could not be delivered, or it was killed over it. */
+	if (next == &m->executor && m->status == STATUS_OK &&
+	    !(m->bridge.ended && m->bridge.status == STATUS_OK))
+		m->status = report_end(&m->bridge);
 	if (over(next)) {
 		end_all(m, m->status);
 		return;

@@ -447,18 +447,20 @@ test_capabilities(void **state)
 		set(refusals[i][0], NULL);
 	}
 	refused("run --worker-dir a --allow-workspace-commands "
-		"--workspace-lease-slots 2",
-	    "concurrent workspace leases are not available in this version");
+		"--workspace-lease-slots 9",
+	    "cannot exceed 8");
 	refused("run --worker-dir a --command-sandbox NATIVE-SRT",
 	    "must be native-srt or runtime");
 	if (geteuid() != 0)
 		refused("run --worker-dir a --user x", "start as root");
 
 	set("COMMAND_ALLOWED_DOMAINS", "  ");
-	set("WORKSPACE_LEASE_SLOTS", " 1 ");
+	set("WORKSPACE_LEASE_SLOTS", " 8 ");
 	set("COMMAND_SANDBOX", " Native-SRT ");
 	set("RUNTIMES", " python , ,node,");
 	accepted("run --worker-dir a --allow-workspace-commands", &s, &rs);
+	assert_int_equal(s.lease_slots, 8);
+	set("WORKSPACE_LEASE_SLOTS", " 1 ");
 	/* a quarter of the memory, at most 4 GiB */
 	assert_true(s.tmp_bytes >= 64 << 20 && s.tmp_bytes <= 4ULL << 30);
 	roots_free(&rs);

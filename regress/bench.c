@@ -289,6 +289,7 @@ main(void)
 	command = bench_command();
 	bench_connect();
 	bench_sustained();
+	bench_pool();
 	bench_tools(build != NULL ? build : ".");
 
 	world_init(&w, 0);

@@ -10,6 +10,9 @@ double bench_median(double *, size_t);
 void bench_line(
     const char *what, double value, const char *unit, const char *note);
 
+/* Several roots in one executor. */
+void bench_pool(void);
+
 /* The file tools; build is a directory tree to search. */
 void bench_tools(const char *build);
 

@@ -154,6 +154,12 @@ send_config(struct harness *h, int channel)
 		rc.path = h->roots[i];
 		rc.operations = (OP_BIT(OP_MAX) - 1) & ~h->without[i];
 		fd = open(h->roots[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (h->detached[i]) {
+			rc.mount = ROOT_DETACHED;
+			close(fd);
+			fd = (int)syscall(SYS_open_tree, AT_FDCWD, h->roots[i],
+			    1 /* OPEN_TREE_CLONE */ | O_CLOEXEC);
+		}
 		if (fd == -1)
 			fatal("%s", h->roots[i]);
 		root_config_build(&b, &rc);

@@ -23,6 +23,7 @@ struct harness {
 	char *home; /* stands for the account's home */
 	char *roots[ROOTS_MAX];
 	uint32_t without[ROOTS_MAX]; /* operations that a root lacks */
+	int detached[ROOTS_MAX]; /* give it as a detached mount (root only) */
 	size_t nroots;
 	char *hidden[16];
 	size_t nhidden;
