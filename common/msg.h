@@ -299,9 +299,11 @@ int outcome_parse(
 
 /* ---- bridge <-> executor ---- */
 
+/* Bytes that belong to the text, or to something that outlives it. */
 struct text {
 	uint8_t *data; /* not terminated */
 	size_t len;
+	uint8_t foreign; /* text_free leaves them alone */
 };
 
 struct edit {
@@ -337,6 +339,8 @@ struct request {
 #define EDITS_MAX 100
 void request_build(struct buf *, const struct request *);
 int request_parse(const struct imsg *, struct request *);
+/* The same without copies: texts point into the message. */
+int request_view(const struct imsg *, struct request *);
 void request_free(struct request *);
 
 struct match {
@@ -372,6 +376,8 @@ struct result {
 #define PATHS_MAX   500
 void result_build(struct buf *, const struct result *);
 int result_parse(const struct imsg *, struct result *);
+/* The same without copies: texts point into the message. */
+int result_view(const struct imsg *, struct result *);
 void result_free(struct result *);
 
 struct tool_error {
@@ -384,8 +390,9 @@ void tool_error_build(
 int tool_error_parse(const struct imsg *, struct tool_error *);
 void tool_error_free(struct tool_error *);
 
-/* Copies bytes into a text, and frees one. */
+/* Copies bytes into a text, points a text at bytes, and frees one. */
 void text_set(struct text *, const void *, size_t);
+void text_view(struct text *, const void *, size_t);
 void text_free(struct text *);
 
 #endif

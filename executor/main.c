@@ -233,17 +233,20 @@ files_result(struct peer *p, struct imsg *im, void *arg)
 	struct sandbox *sb = arg;
 	struct executor *ex = sb->owner;
 	struct result res;
+	int fits;
 
 	(void)p;
 	if (!sb->active || sb->command != NULL || im->id != sb->request_id ||
-	    result_parse(im, &res) == -1)
+	    result_view(im, &res) == -1)
 		return -1;
-	if (res.operation != sb->operation) {
-		result_free(&res);
-		return -1;
-	}
-	answer_result(ex, sb, &res);
+	fits = res.operation == sb->operation;
 	result_free(&res);
+	if (!fits)
+		return -1;
+	/* What was checked is what the bridge gets, byte for byte. */
+	send_outcome(ex, sb, COMMITTED);
+	peer_send(ex->bridge, MSG_RESULT, sb->request_id, -1, &im->data);
+	clear_active(sb);
 	return 0;
 }
 
@@ -315,12 +318,8 @@ start_request(struct sandbox *sb, struct request *q, struct imsg *im)
 	if (q->operation == OP_EXECUTE_COMMAND)
 		sb->command = command_start(
 		    ex->base, sb->control, &sb->memory, q, command_done, sb);
-	else {
-		struct buf b = im->data;
-
-		buf_init(&im->data);
-		peer_send(sb->files, MSG_REQUEST, im->id, -1, &b);
-	}
+	else
+		peer_send(sb->files, MSG_REQUEST, im->id, -1, &im->data);
 }
 
 static void
@@ -370,7 +369,7 @@ bridge_request(struct peer *p, struct imsg *im, void *arg)
 	struct request q;
 
 	(void)p;
-	if (request_parse(im, &q) == -1)
+	if (request_view(im, &q) == -1)
 		return -1;
 	if ((sb = root_by_index(ex, q.root)) == NULL)
 		refuse(ex, im->id, EC_INVALID_REQUEST,
