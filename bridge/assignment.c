@@ -69,6 +69,7 @@ struct assignment {
 	int fulfilled; /* that is what is being settled */
 	enum remnant owed;
 	int has_result;
+	struct imsg answer; /* that result points into */
 	struct result result;
 	int has_error;
 	struct tool_error error;
@@ -290,6 +291,7 @@ assignment_free(struct assignment *as)
 		event_free(as->cancel_timer);
 	tool_request_free(&as->tr);
 	result_free(&as->result);
+	buf_free(&as->answer.data);
 	tool_error_free(&as->error);
 	fence_free(&as->fence);
 	free(as);
@@ -698,6 +700,7 @@ settle_fulfilled(struct assignment *as)
 	settlement_fulfilled(&body, as->b, &as->fence, as->tr.workspace,
 	    &as->tr.q, &as->result, after_path_active(as));
 	result_free(&as->result);
+	buf_free(&as->answer.data);
 	settle(as, &body, as->deadline);
 }
 
@@ -893,7 +896,9 @@ assignment_message(struct assignment *as, struct imsg *im)
 	case MSG_CLEARED:
 		return got_verdict(as, im);
 	case MSG_RESULT:
-		if (result_parse(im, &as->result) == -1)
+		as->answer.data = im->data;
+		buf_init(&im->data);
+		if (result_view(&as->answer, &as->result) == -1)
 			return -1;
 		as->has_result = 1;
 		break;

@@ -32,6 +32,13 @@
  */
 #define CONNECT_MS 8500L
 
+/*
+ * libcurl 7.88 leaves a silent address only when something wakes it, for
+ * which it sets no timer, and then does not tell the socket of the next one.
+ * So a request that is not connected yet is looked at this often.
+ */
+#define KICK_MS 250
+
 /* Addresses are looked up again after so many seconds. */
 #define NAMES_SECONDS 60L
 
@@ -49,6 +56,7 @@ struct http_request {
 	const struct buf *body;
 	size_t sent;
 	size_t header_bytes;
+	int connected; /* asked for the body */
 	int complete; /* final header line came */
 	int given_up; /* by http_renew */
 	const char *error; /* of a callback */
@@ -63,6 +71,7 @@ struct http {
 	const struct http_config *config;
 	CURLM *multi;
 	struct event *timer;
+	struct event *kicker;
 	int doubt; /* the last request failed: addresses may have changed */
 	TAILQ_HEAD(, http_request) requests;
 	TAILQ_HEAD(, http_socket) sockets;
@@ -172,6 +181,45 @@ on_set_timer(CURLM *multi, long ms, void *arg)
 }
 
 static void
+kick_later(struct http *h)
+{
+	static const struct timeval tv = { 0, KICK_MS * 1000 };
+
+	if (!evtimer_pending(h->kicker, NULL))
+		(void)evtimer_add(h->kicker, &tv);
+}
+
+/* Deprecated since it looks at every transfer, which is the point here. */
+static void
+look_at_all(CURLM *multi)
+{
+	int running;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	(void)curl_multi_socket_all(multi, &running);
+#pragma GCC diagnostic pop
+}
+
+static void
+on_kick(evutil_socket_t fd, short what, void *arg)
+{
+	struct http *h = arg;
+	struct http_request *rq;
+
+	(void)fd;
+	(void)what;
+	TAILQ_FOREACH (rq, &h->requests, entry)
+		if (!rq->connected)
+			break;
+	if (rq == NULL)
+		return;
+	kick_later(h);
+	look_at_all(h->multi);
+	reap(h);
+}
+
+static void
 socket_free(struct http_socket *s)
 {
 	TAILQ_REMOVE(&s->http->sockets, s, entry);
@@ -220,6 +268,7 @@ on_read(char *to, size_t size, size_t n, void *arg)
 	struct http_request *rq = arg;
 	size_t left = rq->body->len - rq->sent;
 
+	rq->connected = 1;
 	n *= size;
 	if (n > left)
 		n = left;
@@ -427,6 +476,7 @@ http_post(struct http *h, const char *url, const char *const *headers,
 	set_request(rq, url);
 	if (curl_multi_add_handle(h->multi, rq->easy) != CURLM_OK)
 		fatalx("libcurl does not take a request");
+	kick_later(h);
 	return rq;
 }
 
@@ -512,7 +562,8 @@ http_new(struct event_base *base, const struct http_config *c, char **error)
 	TAILQ_INIT(&h->requests);
 	TAILQ_INIT(&h->sockets);
 	h->timer = evtimer_new(base, on_timer, h);
-	if (h->timer == NULL)
+	h->kicker = evtimer_new(base, on_kick, h);
+	if (h->timer == NULL || h->kicker == NULL)
 		fatalx("out of memory");
 	make_multi(h);
 	return h;
@@ -532,6 +583,7 @@ http_free(struct http *h)
 	while ((s = TAILQ_FIRST(&h->sockets)) != NULL)
 		socket_free(s);
 	event_free(h->timer);
+	event_free(h->kicker);
 	free(h);
 	curl_global_cleanup();
 }

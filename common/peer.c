@@ -227,10 +227,8 @@ peer_send(struct peer *p, uint32_t type, uint32_t id, int fd, struct buf *b)
 	}
 	if (b == NULL)
 		imsg_compose(&p->ib, type, id, fd, NULL, 0);
-	else {
-		imsg_compose(&p->ib, type, id, fd, b->data, b->len);
-		buf_wipe(b);
-	}
+	else
+		imsg_compose_buf(&p->ib, type, id, fd, b);
 	peer_flush(p);
 }
 

@@ -15,8 +15,9 @@ struct peer;
  * want_fd (or lacks it), or that its handler refuses by returning -1, ends
  * the process: a peer that breaks the protocol is not argued with.
  *
- * A handler may take im->fd by setting it to -1 and must not keep pointers
- * into im->data.
+ * A handler may take im->fd by setting it to -1, and im->data by emptying it
+ * (buf_init, or by sending it on); it must not keep pointers into what it
+ * leaves.
  */
 struct peer_handler {
 	uint32_t type;

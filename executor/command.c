@@ -45,6 +45,8 @@ struct stream {
 struct command {
 	struct event_base *base;
 	int control;
+	const struct memory *memory;
+	struct memory_events before;
 	size_t budget;
 	uint32_t timeout_ms;
 	struct stream out;
@@ -229,17 +231,46 @@ on_watchdog(evutil_socket_t fd, short what, void *arg)
 	finish(arg, COMMAND_LOST, NULL, "command did not end when killed");
 }
 
+/*
+ * The kernel has ended the command, or a process of it, for want of memory.
+ * The line is the last of standard error, and output_compose keeps the end.
+ */
+static int
+add_memory_line(struct command *c)
+{
+	struct memory_events after;
+	enum memory_end end;
+	char *line;
+
+	if (memory_read(c->memory->events, &after) == -1)
+		log_warn("command: memory.events");
+	end = memory_compare(&c->before, &after);
+	if (end == MEMORY_FINE)
+		return 0;
+	if (!output_at_line_start(&c->err.output))
+		output_add(&c->err.output, "\n", 1);
+	line = memory_line(end, c->memory->limit);
+	output_add(&c->err.output, line, strlen(line));
+	free(line);
+	return 1;
+}
+
 static void
 finish_result(struct command *c)
 {
 	struct result res;
+	int memory;
 
 	memset(&res, 0, sizeof(res));
 	res.operation = OP_EXECUTE_COMMAND;
 	res.exit_code = -1;
+	memory = add_memory_line(c);
 	if (c->timed_out) {
 		res.timed_out = 1;
 		res.signal = xstrdup("SIGKILL");
+	} else if (!c->shell_ended && memory) {
+		/* Its process 1 was ended with all others. */
+		res.exit_code = 128 + SIGKILL;
 	} else if (!c->shell_ended) {
 		/* Process 1 was killed from outside. */
 		res.signal = xstrdup("SIGKILL");
@@ -358,7 +389,8 @@ on_start_failed(evutil_socket_t fd, short what, void *arg)
 }
 
 struct command *
-command_start(struct event_base *base, int control, const struct request *q,
+command_start(struct event_base *base, int control, const struct memory *memory,
+    const struct request *q,
     void (*done)(struct command *, enum command_end, struct result *,
 	const char *, void *),
     void *arg)
@@ -375,6 +407,9 @@ command_start(struct event_base *base, int control, const struct request *q,
 	c = xcalloc(1, sizeof(*c));
 	c->base = base;
 	c->control = control;
+	c->memory = memory;
+	if (memory_read(memory->events, &c->before) == -1)
+		log_warn("command: memory.events");
 	c->budget = q->max_output;
 	c->timeout_ms = q->timeout_ms;
 	c->pidfd = -1;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bounds.h"
 #include "buf.h"
 #include "files.h"
 #include "keeper.h"
@@ -132,6 +133,7 @@ set_up(struct keeper *k, struct step_error *se)
 {
 	if (keeper_map_account(k->plan->uid, k->plan->gid, se) == -1)
 		return -1;
+	bounds_sandbox();
 	if (net_loopback_up() == -1)
 		return step_failed(se, "loopback interface");
 	if ((k->root = mount_build(k->plan, se)) == -1)
@@ -166,6 +168,8 @@ start_supervisor(struct keeper *k, struct step_error *se)
 		close(sv[0]);
 		close(k->control);
 		close(k->files);
+		if (k->group != -1)
+			close(k->group);
 		supervisor_main(sv[1], k->plan->root_path);
 	}
 	close(sv[1]);
@@ -196,6 +200,8 @@ start_files(struct keeper *k, struct step_error *se)
 	if (pid == 0) {
 		/* Process 1 of the namespace cannot die before it. */
 		close(k->control);
+		if (k->group != -1)
+			close(k->group);
 		files_main(k->files, k->root, k->plan->root_path);
 	}
 	close(k->files);
@@ -263,7 +269,7 @@ run(struct keeper *k, uint8_t *p, size_t n, int *fds)
 		_exit(1);
 	cwd = xstrndup((char *)p + sizeof(rp), rp.cwd_len);
 	command = xstrndup((char *)p + sizeof(rp) + rp.cwd_len, rp.command_len);
-	pid = sys_clone(CLONE_NEWPID | CLONE_NEWNS, &pidfd);
+	pid = sys_clone(CLONE_NEWPID | CLONE_NEWNS, &pidfd, k->group);
 	if (pid == 0)
 		init_main(k, cwd, command, fds[0], fds[1], fds[2]);
 	r = answer(k->control, pid == -1 ? errno : 0, pidfd);

@@ -59,6 +59,8 @@ struct keeper {
 	char *const *env; /* of commands, without PWD */
 	const struct sock_fprog *filter; /* of commands */
 	const struct sock_fprog *notify; /* supervisor.h */
+	uint32_t processes; /* limit of commands; 0 = none */
+	int group; /* control group of commands, or -1 */
 	int control; /* packets from the executor */
 	int files; /* channel of the file process */
 	int root; /* set up by the keeper */

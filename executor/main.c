@@ -233,17 +233,20 @@ files_result(struct peer *p, struct imsg *im, void *arg)
 	struct sandbox *sb = arg;
 	struct executor *ex = sb->owner;
 	struct result res;
+	int fits;
 
 	(void)p;
 	if (!sb->active || sb->command != NULL || im->id != sb->request_id ||
-	    result_parse(im, &res) == -1)
+	    result_view(im, &res) == -1)
 		return -1;
-	if (res.operation != sb->operation) {
-		result_free(&res);
-		return -1;
-	}
-	answer_result(ex, sb, &res);
+	fits = res.operation == sb->operation;
 	result_free(&res);
+	if (!fits)
+		return -1;
+	/* What was checked is what the bridge gets, byte for byte. */
+	send_outcome(ex, sb, COMMITTED);
+	peer_send(ex->bridge, MSG_RESULT, sb->request_id, -1, &im->data);
+	clear_active(sb);
 	return 0;
 }
 
@@ -314,13 +317,9 @@ start_request(struct sandbox *sb, struct request *q, struct imsg *im)
 
 	if (q->operation == OP_EXECUTE_COMMAND)
 		sb->command = command_start(
-		    ex->base, sb->control, q, command_done, sb);
-	else {
-		struct buf b = im->data;
-
-		buf_init(&im->data);
-		peer_send(sb->files, MSG_REQUEST, im->id, -1, &b);
-	}
+		    ex->base, sb->control, &sb->memory, q, command_done, sb);
+	else
+		peer_send(sb->files, MSG_REQUEST, im->id, -1, &im->data);
 }
 
 static void
@@ -370,7 +369,7 @@ bridge_request(struct peer *p, struct imsg *im, void *arg)
 	struct request q;
 
 	(void)p;
-	if (request_parse(im, &q) == -1)
+	if (request_view(im, &q) == -1)
 		return -1;
 	if ((sb = root_by_index(ex, q.root)) == NULL)
 		refuse(ex, im->id, EC_INVALID_REQUEST,
@@ -606,7 +605,8 @@ probe(struct sandbox *sb)
 	q.command.len = strlen(command);
 	q.timeout_ms = 10000;
 	q.max_output = 4096;
-	sb->command = command_start(ex->base, sb->control, &q, probe_done, sb);
+	sb->command = command_start(
+	    ex->base, sb->control, &sb->memory, &q, probe_done, sb);
 }
 
 static void
@@ -693,9 +693,39 @@ receive_config(
 		ex->sandboxes[i].owner = ex;
 		sp->roots[i] = &ex->sandboxes[i].root;
 		sp->fds[i].root = im.fd;
+		sp->fds[i].group = -1;
+		ex->sandboxes[i].memory.events = -1;
+		ex->sandboxes[i].memory.limit = ex->config.memory_bytes;
 		im.fd = -1;
 		imsg_free(&im);
 		ex->nsandboxes++;
+	}
+}
+
+/* What happens in a group is read here; commands begin in it elsewhere. */
+static void
+receive_groups(struct executor *ex, struct spawner *sp, struct imsgbuf *ib)
+{
+	struct cgroup_config cg;
+	struct imsg im;
+	size_t i;
+	int fd;
+
+	for (i = 0; ex->config.groups && i < ex->nsandboxes; i++) {
+		if (imsg_get_blocking(ib, &im, -1) != 1)
+			exit(1);
+		if (im.type != MSG_CGROUP || im.fd == -1 ||
+		    cgroup_config_parse(&im, &cg) == -1 || cg.index != i)
+			fatalx("malformed control group");
+		fd = openat(im.fd, "memory.events", O_RDONLY | O_CLOEXEC);
+		if (fd == -1)
+			log_warn("workspace %s: memory.events of its control "
+				 "group",
+			    ex->sandboxes[i].root.id);
+		ex->sandboxes[i].memory.events = fd;
+		sp->fds[i].group = im.fd;
+		im.fd = -1;
+		imsg_free(&im);
 	}
 }
 
@@ -732,6 +762,7 @@ main(void)
 	log_init("executor", 0);
 	proc_helper_init(&ib, 1);
 	receive_config(&ex, &sp, &ib, &channel);
+	receive_groups(&ex, &sp, &ib);
 	if (channel == -1)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)

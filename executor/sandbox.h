@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "imsg.h"
+#include "memory.h"
 #include "msg.h"
 #include "spawner.h"
 
@@ -29,6 +30,7 @@ enum sandbox_state {
  */
 struct sandbox {
 	struct root_config root;
+	struct memory memory; /* control group of its commands */
 	struct pool *pool;
 	enum sandbox_state state;
 	uint32_t serial; /* of the last making */

@@ -132,7 +132,7 @@ static void __attribute__((__noreturn__)) become_keeper(const struct spawner *s,
     size_t index, struct mount_plan *mp, int control, int files)
 {
 	struct keeper k;
-	int *const keep[] = { &k.control, &k.files, &mp->root_fd };
+	int *const keep[] = { &k.control, &k.files, &k.group, &mp->root_fd };
 
 	memset(&k, 0, sizeof(k));
 	k.control = control;
@@ -142,6 +142,8 @@ static void __attribute__((__noreturn__)) become_keeper(const struct spawner *s,
 	k.env = build_env(s->config, s->roots[index]->path);
 	k.filter = &s->filters[s->roots[index]->mount == ROOT_MAPPED];
 	k.notify = s->notify;
+	k.processes = s->config->processes;
+	k.group = s->fds[index].group;
 	if (keep_only(keep, sizeof(keep) / sizeof(keep[0])) == -1)
 		_exit(1);
 	keeper_main(&k);
@@ -279,8 +281,12 @@ make(const struct spawner *s, size_t index, int *fds, struct step_error *se)
 	const char *others[ROOTS_MAX];
 	int control[2], files[2];
 	struct mount_plan mp;
+	uint64_t namespaces = NAMESPACES;
 	pid_t pid;
 
+	/* With a group each command has its own instead (init.c). */
+	if (s->fds[index].group != -1)
+		namespaces &= ~(uint64_t)CLONE_NEWCGROUP;
 	if (s->broken.text[0] != '\0') {
 		*se = s->broken;
 		return -1;
@@ -297,7 +303,7 @@ make(const struct spawner *s, size_t index, int *fds, struct step_error *se)
 	if (fchdir(mp.root_fd) == -1)
 		return step_failed(
 		    se, "root %s: the account may not enter it", mp.root_path);
-	pid = sys_clone(NAMESPACES | CLONE_PARENT, &fds[SPAWN_PIDFD]);
+	pid = sys_clone(namespaces | CLONE_PARENT, &fds[SPAWN_PIDFD], -1);
 	if (pid == 0)
 		become_keeper(s, index, &mp, control[1], files[1]);
 	if (pid == -1)
@@ -344,8 +350,10 @@ restrict_spawner(struct spawner *s)
 	keep[n++] = &s->channel;
 	keep[n++] = &s->user_ns;
 	keep[n++] = &s->mount_ns;
-	for (i = 0; i < s->nroots; i++)
+	for (i = 0; i < s->nroots; i++) {
 		keep[n++] = &s->fds[i].root;
+		keep[n++] = &s->fds[i].group;
+	}
 	if (keep_only(keep, n) == -1 ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1 ||
 	    prctl(PR_SET_DUMPABLE, 0) == -1)
@@ -376,7 +384,7 @@ static void __attribute__((__noreturn__)) spawner_main(struct spawner *s)
 			_exit(0);
 		if (n != (ssize_t)sizeof(q) || q.root >= s->nroots)
 			fatalx("spawner: malformed request");
-		if ((pid = sys_clone(CLONE_PARENT, NULL)) == 0)
+		if ((pid = sys_clone(CLONE_PARENT, NULL, -1)) == 0)
 			serve(s, &q);
 		if (pid == -1) {
 			(void)step_failed(&error, "fork");
@@ -408,7 +416,9 @@ spawner_start(struct spawner *s, char **error)
 	close(sv[1]);
 	for (i = 0; i < s->nroots; i++) {
 		close(s->fds[i].root);
-		s->fds[i].root = -1;
+		if (s->fds[i].group != -1)
+			close(s->fds[i].group);
+		s->fds[i].root = s->fds[i].group = -1;
 	}
 	return sv[0];
 }

@@ -39,6 +39,7 @@ enum spawn_fd { SPAWN_CONTROL, SPAWN_FILES, SPAWN_PIDFD, SPAWN_FDS };
 /* What the sandboxes of one root are made from; -1 where there is none. */
 struct root_fds {
 	int root; /* see root_config.mount */
+	int group; /* control group of commands */
 };
 
 struct spawner {

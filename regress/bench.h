@@ -13,7 +13,7 @@ void bench_line(
 /* Several roots in one executor. */
 void bench_pool(void);
 
-/* The file tools; build is a directory tree to search. */
-void bench_tools(const char *build);
+/* The file tools; absolute names of this program's source and build. */
+void bench_tools(const char *source, const char *build);
 
 #endif

@@ -90,6 +90,12 @@ child(struct harness *h, const char *program, int sock)
 	if (getenv("ASAN_OPTIONS") != NULL)
 		envp[i++] = xasprintf(
 		    "ASAN_OPTIONS=%s", getenv("ASAN_OPTIONS"));
+	if (h->enter != NULL) {
+		if ((exe = open(h->enter, O_WRONLY | O_CLOEXEC)) == -1 ||
+		    write(exe, "0", 1) != 1)
+			fatal("%s", h->enter);
+		close(exe);
+	}
 	if ((exe = open(program, O_RDONLY | O_CLOEXEC)) == -1)
 		fatal("%s", program);
 	if (dup2(sock, PROC_CHANNEL) == -1)
@@ -110,6 +116,7 @@ static void
 send_config(struct harness *h, int channel)
 {
 	struct executor_config c;
+	struct cgroup_config cg;
 	struct root_config rc;
 	struct buf b;
 	char id[16];
@@ -129,6 +136,9 @@ send_config(struct harness *h, int channel)
 	c.tmp_bytes = h->tmp_bytes;
 	c.home_bytes = h->home_bytes;
 	c.protection = (uint8_t)h->protection;
+	c.processes = h->processes;
+	c.memory_bytes = h->memory_bytes;
+	c.groups = h->group != 0;
 	c.slots = h->slots == 0 ? SLOTS_MAX : h->slots;
 	c.nroots = (uint32_t)h->nroots;
 	buf_init(&b);
@@ -154,6 +164,14 @@ send_config(struct harness *h, int channel)
 			fatal("%s", h->roots[i]);
 		root_config_build(&b, &rc);
 		imsg_compose(&h->monitor, MSG_ROOT, 0, fd, b.data, b.len);
+		buf_free(&b);
+	}
+	for (i = 0; h->group != 0 && i < h->nroots; i++) {
+		cg.index = i;
+		if ((fd = fcntl(h->group, F_DUPFD_CLOEXEC, 0)) == -1)
+			fatal("control group");
+		cgroup_config_build(&b, &cg);
+		imsg_compose(&h->monitor, MSG_CGROUP, 0, fd, b.data, b.len);
 		buf_free(&b);
 	}
 	if (imsg_flush_blocking(&h->monitor) == -1)

@@ -32,7 +32,11 @@ struct harness {
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
 	enum protection protection; /* none unless set */
+	uint32_t processes; /* no limit unless set */
 	uint8_t slots; /* idle sandboxes to keep: 8 unless set */
+	int group; /* of the commands of every root, or 0 for none */
+	uint64_t memory_bytes; /* its limit */
+	const char *enter; /* cgroup.procs for the executor, or NULL */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
 	char *outcome_of; /* the assignment of that mutation */

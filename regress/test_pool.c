@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <dirent.h>
@@ -30,7 +31,16 @@
  * of one concerns its own root only.
  */
 
-#define WAIT_S 40 /* for what must happen, on a machine with other work */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+#define FILES_CHANNEL 4 /* of a file process: the second that a keeper has */
+
+#define WAIT_S        40 /* for what must happen, on a machine with other work */
 
 static double
 now(void)
@@ -167,8 +177,9 @@ send_file(struct harness *h, uint32_t root, enum operation op)
 
 /* ---- processes ---- */
 
-static pid_t
-parent_of(pid_t pid)
+/* State letter and parent of a process; -1 if there is none. */
+static int
+look_at(pid_t pid, char *state, pid_t *parent)
 {
 	char path[64], text[512], *p;
 	ssize_t n;
@@ -182,9 +193,37 @@ parent_of(pid_t pid)
 	if (n <= 0)
 		return -1;
 	text[n] = '\0';
-	if ((p = strrchr(text, ')')) == NULL)
+	if ((p = strrchr(text, ')')) == NULL || strlen(p) < 5)
 		return -1;
-	return (pid_t)strtol(p + 4, NULL, 10);
+	*state = p[2];
+	*parent = (pid_t)strtol(p + 4, NULL, 10);
+	return 0;
+}
+
+static pid_t
+parent_of(pid_t pid)
+{
+	pid_t parent;
+	char state;
+
+	return look_at(pid, &state, &parent) == -1 ? -1 : parent;
+}
+
+static int
+is_stopped(pid_t pid)
+{
+	pid_t parent;
+	char state;
+
+	return look_at(pid, &state, &parent) == 0 && state == 'T';
+}
+
+static void
+stop_process(pid_t pid)
+{
+	assert_true(pid > 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	WAIT_UNTIL(is_stopped(pid));
 }
 
 /* A process with this text in its arguments, or 0. */
@@ -526,8 +565,7 @@ lose_file_request(struct harness *h, enum operation op, enum error_code code,
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		keeper = keeper_of(h, 0);
 		files = find_below(keeper, "files", 1);
-		assert_true(files > 0);
-		assert_int_equal(kill(files, SIGSTOP), 0);
+		stop_process(files);
 		h->outcome = COMMITTED;
 		id = send_file(h, 0, op);
 		kill_part(keeper, parts[i]);
@@ -551,6 +589,42 @@ file_request_is_fenced_when_its_sandbox_dies(void **state)
 	expect(&h, 1, "echo b >/tmp/m", "");
 	lose_file_request(&h, OP_READ_FILE, EC_NONE, NOT_COMMITTED);
 	lose_file_request(&h, OP_WRITE_FILE, EC_WRITE_UNAVAILABLE, UNCERTAIN);
+	expect(&h, 1, "cat /tmp/m", "b\n");
+	harness_stop(&h);
+}
+
+/* Speaks for the file process, as whoever has taken it over could. */
+static void
+file_process_that_breaks_the_protocol_loses_its_root_only(void **state)
+{
+	uint8_t noise[64];
+	struct harness h;
+	pid_t files, keeper;
+	int pidfd, fd;
+	uint32_t id;
+
+	(void)state;
+	if (getuid() != 0) {
+		print_message("only root can take its descriptor\n");
+		skip();
+	}
+	begin(&h, 2, 2);
+	expect(&h, 1, "echo b >/tmp/m", "");
+	keeper = keeper_of(&h, 0);
+	files = find_below(keeper, "files", 1);
+	stop_process(files);
+	id = send_file(&h, 0, OP_WRITE_FILE);
+	memset(noise, 0xff, sizeof(noise));
+	pidfd = (int)syscall(SYS_pidfd_open, files, 0);
+	assert_int_not_equal(pidfd, -1);
+	fd = (int)syscall(SYS_pidfd_getfd, pidfd, FILES_CHANNEL, 0);
+	assert_int_not_equal(fd, -1);
+	assert_int_equal(write(fd, noise, sizeof(noise)), sizeof(noise));
+	close(fd);
+	close(pidfd);
+	expect_error(&h, id, EC_WRITE_UNAVAILABLE, UNCERTAIN);
+	expect(&h, 0, "echo new", "new\n");
+	WAIT_UNTIL(!exists(keeper));
 	expect(&h, 1, "cat /tmp/m", "b\n");
 	harness_stop(&h);
 }
@@ -634,10 +708,9 @@ others_go_on_while_a_sandbox_is_made(void **state)
 	begin(&h, 3, 1);
 	expect(&h, 0, "echo a >/tmp/m", "");
 	spawner = find_below(h.pid, "spawner", 1);
-	assert_true(spawner > 0);
 	/* The spawner does not answer until it is told to. */
 	id = run_long(&h, 0, UNTIL_GO "cat /tmp/m");
-	assert_int_equal(kill(spawner, SIGSTOP), 0);
+	stop_process(spawner);
 	memset(&q, 0, sizeof(q));
 	q.operation = OP_EXECUTE_COMMAND;
 	q.root = 1;
@@ -749,6 +822,8 @@ main(void)
 		cmocka_unit_test(detached_root_outlives_its_sandbox),
 		cmocka_unit_test(command_is_uncertain_when_its_sandbox_dies),
 		cmocka_unit_test(file_request_is_fenced_when_its_sandbox_dies),
+		cmocka_unit_test(
+		    file_process_that_breaks_the_protocol_loses_its_root_only),
 		cmocka_unit_test(idle_sandbox_that_died_is_made_anew),
 		cmocka_unit_test(
 		    root_with_a_process_that_does_not_end_is_fenced),
