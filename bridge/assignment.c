@@ -157,17 +157,19 @@ report(struct assignment *as, enum receipt_kind kind,
 static void
 quarantine(struct assignment *as, const char *why)
 {
+	static const char fmt[] =
+	    "workspace %s: assignment %s: %s; the workspace is quarantined, "
+	    "see \"QUARANTINE\" in librechat-code(1)";
+	const char *ws = as->tr.workspace, *id = as->fence.assignment;
 	struct failure f;
 
-	failure_set(&f, FAIL_QUARANTINED,
-	    "workspace %s: assignment %s: %s; the workspace is quarantined, "
-	    "see \"QUARANTINE\" in librechat-code(1)",
-	    as->tr.workspace, as->fence.assignment, why);
+	failure_set(&f, FAIL_QUARANTINED, fmt, ws, id, why);
 	if (!has_slot(as)) {
 		as->done(&f, as->owed, as->arg);
 		return;
 	}
-	log_warnx("%s", f.text);
+	if (roots_fenced(as->b->roots, as->tr.q.root) == NULL)
+		log_warnx(fmt, ws, id, why);
 	roots_fence(as->b->roots, as->tr.q.root, why);
 	if (bridge_stopping(as->b) && as->armed)
 		lanes_unclean(as->b, f.text);
@@ -202,7 +204,9 @@ accepted(struct assignment *as, enum failure_class class, const char *text)
 		finish(as, class, text);
 		return;
 	}
-	failure_set(&as->after, class, "%s", text);
+	/* text may be what is there already. */
+	if (text != as->after.text)
+		failure_set(&as->after, class, "%s", text);
 	report(as, RECEIPT_CLEANUP, on_cleaned);
 }
 

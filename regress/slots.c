@@ -55,6 +55,7 @@ place_free(struct place *p)
 		free(p->ids[i]);
 		free(p->args[i]);
 	}
+	memset(p, 0, sizeof(*p));
 }
 
 static const char *
