@@ -127,7 +127,8 @@ send_start(struct monitor *m)
 {
 	char *error = NULL;
 
-	if (confine((const char *const *)m->dirs, m->ndirs, &error) == -1) {
+	if (confine((const char *const *)m->dirs, m->ndirs, m->cgroups.path,
+		&error) == -1) {
 		log_warnx("%s", error);
 		free(error);
 		end_all(m, STATUS_ERROR);

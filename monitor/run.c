@@ -126,6 +126,7 @@ run_worker(struct monitor *m)
 		return fail(STATUS_CONFIG, error);
 	if (record(m, &error) == -1)
 		return fail(STATUS_ERROR, error);
+	launch_limits(m, 0);
 	if ((status = start_helpers(m, &error)) != STATUS_OK)
 		return fail(status, error);
 	m->report = status_new(1);
