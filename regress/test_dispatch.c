@@ -186,20 +186,21 @@ caller(void *arg)
 /* ---- the faults ---- */
 
 /*
- * One at a time, and never two receipts in a row, of which one has three
+ * One at a time, and long times between receipts, of which one has three
  * attempts within 300 ms. A lane that cannot lease or acknowledge pauses for
  * a second, so that is rarer. Now and then a heartbeat is hit too.
  */
 static void *
 trouble(void *arg)
 {
-	static const char *const routes[] = { "settle", "lease", "settle",
+	static const char *const routes[] = { "settle", "workspace-cleanup",
+		"settle", "lease", "settle", "cancellation", "settle",
 		"workspace-cleanup", "settle", "ack", "settle",
 		"cancellation" };
 	static const char *const actions[] = { "drop-before", "drop-after",
 		"status", "garbage", "html", "empty", "reset", "half-json" };
 	static const char *const beats[] = { "register", "ready" };
-	const struct timespec pause = { 0, 150 * 1000000 };
+	const struct timespec pause = { 0, 130 * 1000000 };
 	unsigned char dice[2048];
 	struct json *j;
 	char *body;
@@ -212,7 +213,7 @@ trouble(void *arg)
 				 "\"%s\",\"count\":1,\"skip\":%d},"
 				 "{\"route\":\"%s\",\"action\":\"%s\","
 				 "\"count\":%d}]}",
-		    routes[i % 8], actions[dice[i % sizeof(dice)] % 8],
+		    routes[i % 12], actions[dice[i % sizeof(dice)] % 8],
 		    dice[(i + 7) % sizeof(dice)] % 3, beats[i / 4 % 2],
 		    actions[dice[(i + 3) % sizeof(dice)] % 8], i % 4 == 0);
 		j = world_control(&place.w, "faults", body);
