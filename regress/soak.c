@@ -37,6 +37,7 @@
 #define CALLS_MAX  4000000
 #define SAMPLE_MS  10000
 #define WARM_MS    30000 /* until the first sample that counts */
+#define FENCE_MS   8000 /* longer than a command and what may delay it */
 #define GROWTH_KIB 8192
 #define GROWTH_FDS 6
 
@@ -53,7 +54,7 @@ static struct call *calls;
 static unsigned int ncalls; /* atomic */
 static unsigned int answered, refused, cut; /* atomic */
 static int stopping; /* atomic */
-static int failures, fenced; /* atomic */
+static int failures; /* atomic */
 static int quarantines, lines;
 
 static const char *const helpers[] = { "librechat-code",
@@ -109,9 +110,6 @@ note_refusal(long status, const char *code)
 
 	xsnprintf(
 	    text, sizeof(text), "%ld %s", status, code == NULL ? "" : code);
-	if (status == 409 && code != NULL &&
-	    strcmp(code, "WORKSPACE_QUARANTINED") == 0)
-		ADD(fenced);
 	(void)pthread_mutex_lock(&refusals_lock);
 	for (i = 0; i < 31 && refusals[i].n > 0; i++)
 		if (strcmp(refusals[i].text, text) == 0)
@@ -457,27 +455,38 @@ revive(int ended)
 		}
 	}
 	lines += log_lines();
-	place_start(&place);
-	__atomic_store_n(&fenced, 0, __ATOMIC_SEQ_CST);
+	place_launch(&place);
+	if (!world_wait(&w, "leasing", 60000)) {
+		printf("it does not lease any more\n");
+		ADD(failures);
+	}
 }
 
 /*
  * With slots a quarantine is no end. The server also keeps the fence of a root
- * whose result no caller took (code-api-server 15.3): a marker or a fence.
+ * whose result no caller took (code-api-server 15.3). Each piece of work has
+ * a fence for a moment; 1 if one root has had the same for too long.
  */
 static int
 in_quarantine(void)
 {
-	static double since;
+	static char *fences[PLACE_ROOTS];
+	static double since[PLACE_ROOTS];
+	char *fence;
+	size_t i;
+	int stuck = 0;
 
-	if (place.slots < 2 ||
-	    __atomic_load_n(&fenced, __ATOMIC_SEQ_CST) == 0) {
-		since = 0;
-		return 0;
+	for (i = 0; place.slots > 1 && i < place.n; i++) {
+		fence = place_fence(&place, i);
+		if (fence == NULL || fences[i] == NULL ||
+		    strcmp(fence, fences[i]) != 0)
+			since[i] = world_now();
+		free(fences[i]);
+		fences[i] = fence;
+		if (fence != NULL && world_now() - since[i] > FENCE_MS)
+			stuck = 1;
 	}
-	if (since == 0)
-		since = world_now();
-	return world_now() - since > 2000;
+	return stuck;
 }
 
 int
