@@ -410,10 +410,16 @@ begin(unsigned int slots)
 static int
 clear_root(size_t root)
 {
-	if (place.slots > 1)
-		return place_reset(&place, root);
-	return world_command(&w, NULL, "clear-workspace-quarantine",
-	    "--worker-dir", place.dirs[root], NULL);
+	char *marker = place_marker(&place, root);
+	int r = 0;
+
+	if (marker != NULL)
+		r = world_command(&w, NULL, "clear-workspace-quarantine",
+		    "--worker-dir", place.dirs[root], NULL);
+	free(marker);
+	if (r == 0 && place.slots > 1)
+		r = place_reset(&place, root);
+	return r;
 }
 
 /*
