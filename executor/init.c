@@ -18,6 +18,7 @@
 #include "buf.h"
 #include "filter.h"
 #include "keeper.h"
+#include "kernel.h"
 #include "proc.h"
 #include "sys.h"
 
@@ -130,7 +131,7 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 	(void)signal(SIGCHLD, SIG_DFL);
 	if (arrange_descriptors(k->null, out, err, status, k->root) == -1)
 		_exit(1);
-	if (mount_proc() == -1)
+	if (kernel_proc() == -1)
 		fail(RUN_STEP_PROC);
 	if (sys_drop_capabilities() == -1)
 		fail(RUN_STEP_PRIVILEGES);
