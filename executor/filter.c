@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -51,6 +52,12 @@
 	0, { 0, 0xffffffffULL, AF_UNIX }, \
 	{                                 \
 		1, 0xf, (type)            \
+	}
+
+#define IF_EQUAL_AND_GIVEN(arg, v, pointer) \
+	0, { arg, 0xffffffffULL, (v) },     \
+	{                                   \
+		pointer, 0, 0               \
 	}
 
 /* In id-mapped roots. */
@@ -152,6 +159,12 @@ const struct filter_row filter_rows[] = {
 	{ "move_pages", EPERM, ALWAYS, "memory of other processes" },
 	{ "kcmp", EPERM, ALWAYS, "kernel addresses" },
 	{ "memfd_secret", ENOSYS, ALWAYS, "hidden from out-of-memory" },
+	/*
+	 * A crash must not start a program of the host (init.c). Programs that
+	 * guard their secrets insist on success, and get what they ask for.
+	 */
+	{ "setrlimit", 0, IF_EQUAL(0, RLIMIT_CORE), "core limit" },
+	{ "prlimit64", 0, IF_EQUAL_AND_GIVEN(1, RLIMIT_CORE, 2), "core limit" },
 	/* set-id bits on files that are root's on the host's disk */
 	{ "chmod", EPERM, MAPPED_BIT(1, SETUID), "set-id bits" },
 	{ "chmod", EPERM, MAPPED_BIT(1, SETGID), "set-id bits" },
@@ -237,9 +250,14 @@ add_condition(struct scmp_arg_cmp *cmp, const struct filter_condition *c)
 		return 0;
 	memset(cmp, 0, sizeof(*cmp));
 	cmp->arg = (unsigned int)c->argument;
-	cmp->op = SCMP_CMP_MASKED_EQ;
-	cmp->datum_a = c->mask;
-	cmp->datum_b = c->value;
+	if (c->mask == 0) {
+		cmp->op = SCMP_CMP_NE;
+		cmp->datum_a = c->value;
+	} else {
+		cmp->op = SCMP_CMP_MASKED_EQ;
+		cmp->datum_a = c->mask;
+		cmp->datum_b = c->value;
+	}
 	return 1;
 }
 

@@ -33,11 +33,11 @@ int filter_install(const struct sock_fprog *);
 struct filter_condition {
 	int argument; /* -1: no condition */
 	uint64_t mask; /* holds if (argument & mask) == value */
-	uint64_t value;
+	uint64_t value; /* or, with mask 0, if argument != value */
 };
 struct filter_row {
 	const char *name; /* system call */
-	int error; /* errno that it gets */
+	int error; /* errno that it gets; 0: succeeds without effect */
 	int mapped; /* only in id-mapped roots */
 	struct filter_condition if1; /* denied if both hold */
 	struct filter_condition if2;

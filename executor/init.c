@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "buf.h"
+#include "fence.h"
 #include "filter.h"
 #include "keeper.h"
 #include "kernel.h"
@@ -26,12 +27,18 @@
 #define FD_ROOT   4
 
 static void
-report(int event, int value, int error)
+report_to(int fd, int event, int value, int error)
 {
 	struct run_status st = { event, value, error };
 
-	while (write(FD_STATUS, &st, sizeof(st)) == -1 && errno == EINTR)
+	while (write(fd, &st, sizeof(st)) == -1 && errno == EINTR)
 		;
+}
+
+static void
+report(int event, int value, int error)
+{
+	report_to(FD_STATUS, event, value, error);
 }
 
 static void __attribute__((__noreturn__)) fail(enum run_step step)
@@ -75,11 +82,28 @@ enter_cwd(const char *cwd)
 	return close(fd);
 }
 
+/*
+ * No core file, and no program of the host that is given the image of a
+ * crashed process instead: the kernel starts none if the limit is exactly one
+ * byte, but does if it is zero (core(5)). The filter of commands ignores
+ * attempts to change it.
+ */
+static void
+limit_core(void)
+{
+	struct rlimit core = { 1, 1 };
+
+	/* A lower limit of the daemon itself cannot be raised. */
+	if (setrlimit(RLIMIT_CORE, &core) == -1) {
+		core.rlim_cur = core.rlim_max = 0;
+		(void)setrlimit(RLIMIT_CORE, &core);
+	}
+}
+
 /* The state that a login shell would start a program with. */
 static void
 default_state(void)
 {
-	struct rlimit core = { 0, RLIM_INFINITY };
 	sigset_t none;
 	int i;
 
@@ -88,10 +112,6 @@ default_state(void)
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)umask(022);
-	if (getrlimit(RLIMIT_CORE, &core) == 0) {
-		core.rlim_cur = 0;
-		(void)setrlimit(RLIMIT_CORE, &core);
-	}
 }
 
 static void __attribute__((__noreturn__))
@@ -129,16 +149,22 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 
 	(void)prctl(PR_SET_NAME, "init", 0, 0, 0);
 	(void)signal(SIGCHLD, SIG_DFL);
-	if (arrange_descriptors(k->null, out, err, status, k->root) == -1)
+	if (arrange_descriptors(k->null, out, err, status, k->root) == -1) {
+		report_to(status, RUN_FAILED, RUN_STEP_DESCRIPTORS, errno);
 		_exit(1);
+	}
 	if (kernel_proc() == -1)
 		fail(RUN_STEP_PROC);
 	if (sys_drop_capabilities() == -1)
 		fail(RUN_STEP_PRIVILEGES);
 	if (enter_cwd(cwd) == -1)
 		fail(RUN_STEP_CWD);
+	limit_core();
+	if (fence(k->plan) == -1)
+		fail(RUN_STEP_FENCE);
 	if (filter_install(k->filter) == -1)
 		fail(RUN_STEP_FILTER);
+	report(RUN_STARTED, 0, 0);
 
 	if ((shell = fork()) == -1)
 		fail(RUN_STEP_FORK);

@@ -128,23 +128,6 @@ build_tmp(const struct mount_plan *mp, struct step_error *se)
 	    EMPTY_DIRECTORY, "empty tmpfs", se);
 }
 
-/* A dead file system that the root lies on cannot be covered. */
-static int
-check_root(const struct mount_plan *mp, struct step_error *se)
-{
-	size_t i;
-
-	for (i = 0; i < mp->ndead; i++)
-		if (path_below(mp->root_path, mp->dead[i])) {
-			errno = ETIMEDOUT;
-			return step_failed(se,
-			    "root %s: the file system mounted at %s does not "
-			    "answer",
-			    mp->root_path, mp->dead[i]);
-		}
-	return 0;
-}
-
 /* What every sandbox has, whatever the host has there. */
 static int
 build_common(
@@ -206,8 +189,6 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 	int fd, r;
 
 	memset(&h, 0, sizeof(h));
-	if (check_root(mp, se) == -1)
-		return -1;
 	r = build(mp, &h, se);
 	hide_free(&h);
 	if (r == -1)

@@ -195,6 +195,22 @@ start_keeper(struct sandbox *sb, struct keeper *k, char **error)
 	return 0;
 }
 
+/* Nothing works on a root whose file system is dead. */
+static int
+check_root(const struct mount_plan *mp, char **error)
+{
+	size_t i;
+
+	for (i = 0; i < mp->ndead; i++)
+		if (path_below(mp->root_path, mp->dead[i])) {
+			*error = xasprintf("root %s: the file system mounted "
+					   "at %s does not answer",
+			    mp->root_path, mp->dead[i]);
+			return -1;
+		}
+	return 0;
+}
+
 /* Looked for once: each of them costs a second. */
 static char *const *
 dead_points(size_t *n)
@@ -249,7 +265,7 @@ sandbox_start(struct sandbox *sandboxes, size_t n, size_t i,
 	k.env = sb->env;
 	k.filter = filter;
 	k.notify = notify;
-	if (start_keeper(sb, &k, error) == -1)
+	if (check_root(&mp, error) == -1 || start_keeper(sb, &k, error) == -1)
 		return -1;
 	if (wait_ready(sb->control, sb->pid, &ready) == -1) {
 		*error = xasprintf("workspace %s: sandbox: %s%s%s", sb->root.id,
