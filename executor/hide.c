@@ -42,6 +42,7 @@ struct finder {
 	struct mtab mounts;
 	struct target *list;
 	size_t n;
+	size_t nlisted; /* so many come from the plan */
 	char *root_device;
 	char *root_place;
 };
@@ -188,17 +189,18 @@ static void
 find_parts(struct finder *f)
 {
 	const struct mtab_mount *m;
-	size_t i, k, n = f->n;
+	size_t i, k;
 
 	for (i = 0; i < f->mounts.n; i++) {
 		m = &f->mounts.list[i];
 		if (strcmp(m->root, "/") != 0 ||
+		    path_below(m->point, f->plan->root_path) ||
 		    holds(&f->mounts, m->device, needed, COUNT(needed)) ||
 		    holds(&f->mounts, m->device, ordinary, COUNT(ordinary)) ||
 		    (f->root_device != NULL &&
 			strcmp(f->root_device, m->device) == 0))
 			continue;
-		for (k = 0; k < n; k++)
+		for (k = 0; k < f->nlisted; k++)
 			if (path_below(m->point, f->list[k].path)) {
 				(void)add_target(
 				    f, m->point, m->device, xstrdup("/"));
@@ -301,6 +303,7 @@ hide_find(struct hide *h, const struct mount_plan *mp, struct step_error *se)
 		find_target(&f, mp->hidden[i]);
 	for (i = 0; i < mp->nothers; i++)
 		find_target(&f, mp->others[i]);
+	f.nlisted = f.n;
 	for (i = 0; i < COUNT(always); i++)
 		find_target(&f, always[i]);
 	find_parts(&f);

@@ -22,6 +22,7 @@ static const struct {
 	{ "/proc/irq", READ_ONLY },
 	{ "/proc/bus", READ_ONLY },
 	{ "/proc/fs", READ_ONLY },
+	{ "/proc/pressure", READ_ONLY },
 	{ "/proc/sysrq-trigger", FILE_GONE },
 	{ "/proc/keys", FILE_GONE }, /* not per user namespace */
 	{ "/proc/key-users", FILE_GONE },
