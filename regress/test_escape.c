@@ -413,6 +413,81 @@ no_object_of_system_v_is_seen(void **state)
 	assert_int_equal(msgctl(msg, IPC_RMID, NULL), 0);
 }
 
+/* ---- two roots at once ---- */
+
+/* The same names in both: each finds its own, and nobody the other's. */
+static void
+two_roots_never_meet(void **state)
+{
+	/* A server under every kind of name, until the host says enough. */
+	static const char server[] =
+	    "./attack serve /tmp/meet.sock @meet >/tmp/up & "
+	    "until [ -s /tmp/up ]; do sleep 0.01; done; "
+	    "echo $W >/tmp/meet; echo $W >/dev/shm/meet; touch up; "
+	    "until [ -e enough ]; do sleep 0.01; done; "
+	    "./attack connect /tmp/meet.sock; ./attack connect @meet; "
+	    "cat /tmp/meet /dev/shm/meet";
+	static const char *const want[] = {
+		"connected own\nconnected own\na\na\n",
+		"connected own\nconnected own\nb\nb\n"
+	};
+	struct harness h;
+	struct request q;
+	struct answer a;
+	char *command, *path;
+	uint32_t ids[2], i;
+
+	(void)state;
+	harness_init(&h, 3);
+	for (i = 0; i < 3; i++)
+		copy_program(&h, "ATTACK", h.roots[i], "attack");
+	if (harness_start(&h) == -1)
+		fail_msg("%s", h.failed);
+	for (i = 0; i < 2; i++) {
+		memset(&q, 0, sizeof(q));
+		command = xasprintf("W=%s; %s", i == 0 ? "a" : "b", server);
+		q.operation = OP_EXECUTE_COMMAND;
+		q.root = i;
+		text_set(&q.command, command, strlen(command));
+		q.timeout_ms = 120000;
+		q.max_output = 1000;
+		ids[i] = harness_send(&h, &q);
+		request_free(&q);
+		free(command);
+	}
+	for (i = 0; i < 2; i++) {
+		path = xasprintf("%s/up", h.roots[i]);
+		while (access(path, F_OK) == -1)
+			usleep(2000);
+		free(path);
+	}
+	/* A third one finds neither. */
+	assert_int_equal(harness_run(&h, 2,
+			     "./attack connect /tmp/meet.sock; "
+			     "./attack connect @meet; cat /tmp/meet "
+			     "/dev/shm/meet 2>/dev/null",
+			     &a),
+	    0);
+	assert_true(a.ok);
+	if (a.result.out.len != 20 ||
+	    memcmp(a.result.out.data, "ENOENT\nECONNREFUSED\n", 20) != 0)
+		fail_msg(
+		    "<%.*s>", (int)a.result.out.len, (char *)a.result.out.data);
+	answer_free(&a);
+	for (i = 0; i < 2; i++)
+		put_file(&h, h.roots[i], "enough", "", 0, 0644);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(harness_wait(&h, ids[i], &a), 0);
+		assert_true(a.ok);
+		if (a.result.out.len != strlen(want[i]) ||
+		    memcmp(a.result.out.data, want[i], a.result.out.len) != 0)
+			fail_msg("root %u: <%.*s>", i, (int)a.result.out.len,
+			    (char *)a.result.out.data);
+		answer_free(&a);
+	}
+	harness_stop(&h);
+}
+
 /* ---- set-up of a command ---- */
 
 /* As the account itself: root may lack the capability for others. */
@@ -516,6 +591,7 @@ main(void)
 		cmocka_unit_test(nothing_in_proc_or_sys_can_be_written),
 		cmocka_unit_test(what_programs_read_in_proc_is_there),
 		cmocka_unit_test(no_object_of_system_v_is_seen),
+		cmocka_unit_test(two_roots_never_meet),
 		cmocka_unit_test(a_set_up_that_fails_is_clean),
 	};
 
