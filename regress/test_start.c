@@ -429,6 +429,8 @@ links(void)
 			    "ln -s var/home /mnt/home; "
 			    "ln -s real /mnt/spelt; echo s >/mnt/real/f; "
 			    "echo secret >/mnt/var/home/u/key; "
+			    "mkdir /mnt/var/home/other; "
+			    "echo secret >/mnt/var/home/other/key; "
 			    "chown -R %u:%u /mnt/var/home/u /mnt/real",
 	    (unsigned int)h.uid, (unsigned int)h.gid);
 	MUST(system(command) == 0);
@@ -443,7 +445,7 @@ links(void)
 	ran(&h,
 	    "pwd -P; cd /mnt/spelt && cat f && touch t && rm t; cd && pwd; "
 	    "touch here && ls -A . /mnt/var/home/u; "
-	    "cat /mnt/home/u/key /mnt/var/home/u/key 2>/dev/null",
+	    "cat /mnt/home/*/key /mnt/var/home/*/key 2>/dev/null",
 	    "/mnt/real\ns\n/mnt/home/u\n.:\nhere\n\n/mnt/var/home/u:\nhere\n");
 	harness_stop(&h);
 
