@@ -24,8 +24,9 @@ well_formed(const struct text *t)
 static const char *
 check_read(const struct request *q, const struct result *r)
 {
+	const uint8_t *p = r->content.data;
+	const uint8_t *end = p == NULL ? NULL : p + r->content.len;
 	int64_t lines, lf = 0;
-	size_t i;
 
 	if (r->end_line < 0 || r->end_line > LINE_MAX_NUMBER)
 		return "the last line is out of range";
@@ -35,8 +36,9 @@ check_read(const struct request *q, const struct result *r)
 	if (r->start_line != q->start_line || lines < 0 ||
 	    lines > (int64_t)q->max)
 		return "the line numbers do not fit the request";
-	for (i = 0; i < r->content.len; i++)
-		lf += r->content.data[i] == '\n';
+	for (; p != end && (p = memchr(p, '\n', (size_t)(end - p))) != NULL;
+	     p++)
+		lf++;
 	if (r->content.len > 0 ? lf + 1 != lines : lines > 1)
 		return "the line numbers do not fit the content";
 	if (r->truncated && lines < 1)

@@ -57,6 +57,14 @@ buf_reserve(struct buf *b, size_t n)
 }
 
 void
+buf_exact(struct buf *b, size_t n)
+{
+	buf_free(b);
+	b->data = xmalloc(n);
+	b->cap = n == 0 ? 1 : n;
+}
+
+void
 buf_add(struct buf *b, const void *p, size_t n)
 {
 	uint8_t *to;

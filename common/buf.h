@@ -30,6 +30,9 @@ void buf_reset(struct buf *);
 /* Makes room for n more bytes and returns where they go; len is unchanged. */
 uint8_t *buf_reserve(struct buf *, size_t n);
 
+/* For an empty one: makes room for n bytes and not more. */
+void buf_exact(struct buf *, size_t n);
+
 void buf_add(struct buf *, const void *, size_t);
 void buf_addc(struct buf *, uint8_t);
 void buf_adds(struct buf *, const char *);

@@ -15,10 +15,7 @@
 #include "imsg.h"
 #include "log.h"
 
-#define HEADER_SIZE 16
-#define FLAG_FD     1U /* the frame carries a descriptor */
-#define FLAG_MORE   2U /* the next frame continues this message */
-#define READ_SIZE   (IMSG_FRAME_MAX + HEADER_SIZE)
+#define FLAG_FD 1U /* the frame carries a descriptor */
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0
@@ -59,14 +56,20 @@ imsg_init(struct imsgbuf *ib, int fd, size_t max, int take_fds)
 	TAILQ_INIT(&ib->out);
 }
 
+static size_t
+frame_left(const struct imsg_frame *f)
+{
+	return sizeof(f->header) + f->data.len - f->sent;
+}
+
 static void
 frame_free(struct imsgbuf *ib, struct imsg_frame *f)
 {
 	TAILQ_REMOVE(&ib->out, f, entry);
-	ib->queued -= f->bytes.len - f->sent;
+	ib->queued -= frame_left(f);
 	if (f->fd != -1)
 		close(f->fd);
-	buf_wipe(&f->bytes);
+	buf_wipe(&f->data);
 	free(f);
 }
 
@@ -89,41 +92,34 @@ imsg_clear(struct imsgbuf *ib)
 }
 
 void
+imsg_compose_buf(
+    struct imsgbuf *ib, uint32_t type, uint32_t id, int fd, struct buf *data)
+{
+	struct imsg_frame *f;
+
+	if (data->len > ib->max || data->len > UINT32_MAX)
+		fatalx("message %u of %zu bytes is too long", type, data->len);
+	f = xcalloc(1, sizeof(*f));
+	f->fd = fd;
+	f->data = *data;
+	buf_init(data);
+	put32(f->header, type);
+	put32(f->header + 4, (uint32_t)f->data.len);
+	put32(f->header + 8, id);
+	put32(f->header + 12, fd != -1 ? FLAG_FD : 0);
+	ib->queued += frame_left(f);
+	TAILQ_INSERT_TAIL(&ib->out, f, entry);
+}
+
+void
 imsg_compose(struct imsgbuf *ib, uint32_t type, uint32_t id, int fd,
     const void *data, size_t len)
 {
-	const uint8_t *p = data;
-	struct imsg_frame *f;
-	uint8_t *h;
-	uint32_t flags;
-	size_t n;
+	struct buf b;
 
-	if (len > ib->max)
-		fatalx("message %u of %zu bytes is too long", type, len);
-	do {
-		n = len > IMSG_FRAME_MAX ? IMSG_FRAME_MAX : len;
-		flags = 0;
-		if (fd != -1)
-			flags |= FLAG_FD;
-		if (n < len)
-			flags |= FLAG_MORE;
-		f = xcalloc(1, sizeof(*f));
-		f->fd = fd;
-		fd = -1;
-		h = buf_reserve(&f->bytes, HEADER_SIZE + n);
-		put32(h, type);
-		put32(h + 4, (uint32_t)n);
-		put32(h + 8, id);
-		put32(h + 12, flags);
-		if (n > 0)
-			memcpy(h + HEADER_SIZE, p, n);
-		f->bytes.len = HEADER_SIZE + n;
-		ib->queued += f->bytes.len;
-		TAILQ_INSERT_TAIL(&ib->out, f, entry);
-		if (n > 0)
-			p += n;
-		len -= n;
-	} while (len > 0);
+	buf_init(&b);
+	buf_add(&b, data, len);
+	imsg_compose_buf(ib, type, id, fd, &b);
 }
 
 int
@@ -138,14 +134,25 @@ frame_send(int sock, struct imsg_frame *f)
 	union fd_control control;
 	struct cmsghdr *cm;
 	struct msghdr msg;
-	struct iovec iov;
+	struct iovec iov[2];
+	size_t head = 0, skip = f->sent;
 
 	memset(&msg, 0, sizeof(msg));
 	memset(&control, 0, sizeof(control));
-	iov.iov_base = f->bytes.data + f->sent;
-	iov.iov_len = f->bytes.len - f->sent;
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
+	if (f->sent < sizeof(f->header)) {
+		head = sizeof(f->header) - f->sent;
+		iov[0].iov_base = f->header + f->sent;
+		iov[0].iov_len = head;
+		msg.msg_iovlen++;
+		skip = sizeof(f->header);
+	}
+	if (frame_left(f) > head) {
+		skip -= sizeof(f->header);
+		iov[msg.msg_iovlen].iov_base = f->data.data + skip;
+		iov[msg.msg_iovlen].iov_len = f->data.len - skip;
+		msg.msg_iovlen++;
+	}
+	msg.msg_iov = iov;
 	if (f->fd != -1) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = CMSG_SPACE(sizeof(int));
@@ -180,7 +187,7 @@ imsg_flush(struct imsgbuf *ib)
 		}
 		f->sent += (size_t)n;
 		ib->queued -= (size_t)n;
-		if (f->sent == f->bytes.len)
+		if (frame_left(f) == 0)
 			frame_free(ib, f);
 	}
 	return 0;
@@ -224,11 +231,21 @@ imsg_read(struct imsgbuf *ib)
 	union fd_control control;
 	struct msghdr msg;
 	struct iovec iov;
+	struct buf *to = &ib->in;
 	ssize_t n;
 
 	memset(&msg, 0, sizeof(msg));
-	iov.iov_base = buf_reserve(&ib->in, READ_SIZE);
-	iov.iov_len = READ_SIZE;
+	if (ib->want > 0) {
+		to = &ib->partial.data;
+		iov.iov_len = ib->want - to->len;
+	} else
+		iov.iov_len = IMSG_READ_SIZE - to->len;
+	/* Nothing more is taken before imsg_get has handed out what is here. */
+	if (iov.iov_len == 0) {
+		errno = EAGAIN;
+		return -1;
+	}
+	iov.iov_base = buf_reserve(to, iov.iov_len);
 	msg.msg_iov = &iov;
 	msg.msg_iovlen = 1;
 	msg.msg_control = control.bytes;
@@ -240,7 +257,12 @@ imsg_read(struct imsgbuf *ib)
 		return -1;
 	if (take_descriptors(ib, &msg) == -1)
 		return -1;
-	ib->in.len += (size_t)n;
+	/* A descriptor comes with the first byte of its frame. */
+	if (to == &ib->partial.data && ib->nfds > 0) {
+		errno = EPROTO;
+		return -1;
+	}
+	to->len += (size_t)n;
 	return n;
 }
 
@@ -251,55 +273,68 @@ protocol_error(void)
 	return -1;
 }
 
+/* The frame's descriptor, if it announces one. */
+static int
+attach_descriptor(struct imsgbuf *ib, struct imsg *im, uint32_t flags)
+{
+	im->fd = -1;
+	if ((flags & FLAG_FD) == 0)
+		return 0;
+	if (ib->nfds == 0)
+		return -1;
+	im->fd = ib->fds[0];
+	ib->nfds--;
+	memmove(ib->fds, ib->fds + 1, ib->nfds * sizeof(ib->fds[0]));
+	return 0;
+}
+
+/* Takes a header and what is there of the payload out of the buffer. */
+static int
+begin_message(struct imsgbuf *ib)
+{
+	struct imsg *im = &ib->partial;
+	const uint8_t *h = ib->in.data;
+	uint32_t flags = get32(h + 12);
+	size_t len = get32(h + 4), here;
+
+	if (len > ib->max || (flags & ~FLAG_FD) != 0)
+		return -1;
+	im->type = get32(h);
+	im->id = get32(h + 8);
+	if (attach_descriptor(ib, im, flags) == -1)
+		return -1;
+	here = ib->in.len - IMSG_HEADER_SIZE;
+	if (here > len)
+		here = len;
+	if (len > 0) {
+		buf_exact(&im->data, len);
+		buf_add(&im->data, h + IMSG_HEADER_SIZE, here);
+	}
+	buf_drain(&ib->in, IMSG_HEADER_SIZE + here);
+	ib->want = len;
+	return 0;
+}
+
 int
 imsg_get(struct imsgbuf *ib, struct imsg *im)
 {
-	struct imsg *part = &ib->partial;
-	uint32_t type, len, id, flags;
-	const uint8_t *h;
-
-	while (ib->in.len >= HEADER_SIZE) {
-		h = ib->in.data;
-		type = get32(h);
-		len = get32(h + 4);
-		id = get32(h + 8);
-		flags = get32(h + 12);
-		if (len > IMSG_FRAME_MAX || (flags & ~(FLAG_FD | FLAG_MORE)))
-			return protocol_error();
-		if (ib->in.len - HEADER_SIZE < len)
+	if (ib->want == 0) {
+		if (ib->in.len < IMSG_HEADER_SIZE) {
+			/* A descriptor without a frame that announces it. */
+			if (ib->in.len == 0 && ib->nfds > 0)
+				return protocol_error();
 			return 0;
-		if (!ib->in_partial) {
-			part->type = type;
-			part->id = id;
-			part->fd = -1;
-			if (flags & FLAG_FD) {
-				if (ib->nfds == 0)
-					return protocol_error();
-				part->fd = ib->fds[0];
-				ib->nfds--;
-				memmove(ib->fds, ib->fds + 1,
-				    ib->nfds * sizeof(ib->fds[0]));
-			}
-			ib->in_partial = 1;
-		} else if (type != part->type || id != part->id ||
-		    (flags & FLAG_FD) || len == 0)
+		}
+		if (begin_message(ib) == -1)
 			return protocol_error();
-		if (len > ib->max - part->data.len)
-			return protocol_error();
-		buf_add(&part->data, h + HEADER_SIZE, len);
-		buf_drain(&ib->in, HEADER_SIZE + len);
-		if (flags & FLAG_MORE)
-			continue;
-		*im = *part;
-		memset(part, 0, sizeof(*part));
-		part->fd = -1;
-		ib->in_partial = 0;
-		return 1;
 	}
-	/* A descriptor without a frame that announces it. */
-	if (ib->in.len == 0 && ib->nfds > 0)
-		return protocol_error();
-	return 0;
+	if (ib->partial.data.len < ib->want)
+		return 0;
+	*im = ib->partial;
+	memset(&ib->partial, 0, sizeof(ib->partial));
+	ib->partial.fd = -1;
+	ib->want = 0;
+	return 1;
 }
 
 void

@@ -9,13 +9,16 @@
 
 /*
  * Framed messages over a Unix stream socketpair, after OpenBSD's imsg. The
- * wire format is in the file PROTOCOL. A message longer than one frame is
- * sent as several frames in a row and handed out as one; a receiver never
- * buffers more than the maximum it was made with. A message can carry one
- * descriptor.
+ * wire format is in the file PROTOCOL: a message is one frame. A receiver
+ * never takes a longer payload than the maximum it was made with. A message
+ * can carry one descriptor.
+ *
+ * A long payload is copied by the kernel only: the sender's buffer is written
+ * where it is, and the receiver reads into one buffer of exactly its size.
  */
-#define IMSG_FRAME_MAX   32768 /* payload bytes of one frame */
-#define IMSG_MESSAGE_MAX (8U << 20) /* default for the whole message */
+#define IMSG_HEADER_SIZE 16
+#define IMSG_MESSAGE_MAX (8U << 20) /* default for the payload, bytes */
+#define IMSG_READ_SIZE   4096 /* what is read before a header is known */
 
 struct imsg {
 	uint32_t type;
@@ -26,8 +29,9 @@ struct imsg {
 
 struct imsg_frame {
 	TAILQ_ENTRY(imsg_frame) entry;
-	struct buf bytes;
-	size_t sent;
+	uint8_t header[IMSG_HEADER_SIZE];
+	struct buf data;
+	size_t sent; /* of header and data together */
 	int fd;
 };
 
@@ -35,11 +39,12 @@ struct imsg_frame {
 
 struct imsgbuf {
 	int fd;
-	size_t max; /* bytes of one message */
+	size_t max; /* payload bytes of one message */
 	int take_fds; /* descriptors are accepted at all */
-	struct buf in; /* received, not yet handed out */
-	struct imsg partial; /* first frames of a longer message */
-	int in_partial;
+	struct buf
+	    in; /* received, not yet handed out; at most IMSG_READ_SIZE */
+	struct imsg partial; /* a message that is longer than what is in in */
+	size_t want; /* its payload bytes; 0: there is none */
 	int fds[IMSG_FDS_MAX];
 	size_t nfds;
 	TAILQ_HEAD(, imsg_frame) out;
@@ -59,6 +64,10 @@ void imsg_clear(struct imsgbuf *);
 void imsg_compose(struct imsgbuf *, uint32_t type, uint32_t id, int fd,
     const void *data, size_t len);
 
+/* As imsg_compose, but takes over the bytes and leaves *data empty. */
+void imsg_compose_buf(
+    struct imsgbuf *, uint32_t type, uint32_t id, int fd, struct buf *data);
+
 /* 1 if frames wait to be written. */
 int imsg_pending(const struct imsgbuf *);
 
@@ -69,9 +78,11 @@ int imsg_pending(const struct imsgbuf *);
 int imsg_flush(struct imsgbuf *);
 
 /*
- * Reads once. Returns the number of bytes, 0 at end of file, -1 with errno
- * (EAGAIN: nothing there now; EPROTO: the peer broke the format or sent a
- * descriptor where none is accepted; all such descriptors are closed).
+ * Reads once, and not beyond the end of a message whose header is known; a
+ * caller takes what is complete with imsg_get before it reads again. Returns
+ * the number of bytes, 0 at end of file, -1 with errno (EAGAIN: nothing there
+ * now; EPROTO: the peer broke the format or sent a descriptor where none is
+ * accepted; all such descriptors are closed).
  */
 ssize_t imsg_read(struct imsgbuf *);
 
@@ -104,6 +115,7 @@ struct mreader {
 	const uint8_t *p;
 	size_t left;
 	int bad;
+	int view; /* see msg.h: texts are not copied */
 };
 
 void m_add_u8(struct buf *, uint8_t);

@@ -66,6 +66,7 @@ m_begin(struct mreader *r, const struct imsg *im)
 	r->p = im->data.data;
 	r->left = im->data.len;
 	r->bad = 0;
+	r->view = 0;
 }
 
 static const uint8_t *

@@ -10,6 +10,7 @@
 static const char *const names[MSG_MAX] = {
 	[MSG_CONFIG] = "CONFIG",
 	[MSG_ROOT] = "ROOT",
+	[MSG_CGROUP] = "CGROUP",
 	[MSG_READY] = "READY",
 	[MSG_FAILED] = "FAILED",
 	[MSG_START] = "START",
@@ -170,7 +171,10 @@ msg_get_text(struct mreader *r, struct text *t)
 	size_t len;
 
 	p = m_get_bytes(r, &len);
-	text_set(t, p, len);
+	if (r->view)
+		text_view(t, p, len);
+	else
+		text_set(t, p, len);
 }
 
 void
@@ -181,14 +185,23 @@ text_set(struct text *t, const void *p, size_t len)
 		memcpy(t->data, p, len);
 	t->data[len] = '\0';
 	t->len = len;
+	t->foreign = 0;
+}
+
+void
+text_view(struct text *t, const void *p, size_t len)
+{
+	t->data = (uint8_t *)(uintptr_t)p;
+	t->len = len;
+	t->foreign = 1;
 }
 
 void
 text_free(struct text *t)
 {
-	free(t->data);
-	t->data = NULL;
-	t->len = 0;
+	if (!t->foreign)
+		free(t->data);
+	memset(t, 0, sizeof(*t));
 }
 
 /* A boolean or small enumeration; a value out of range is an error. */

@@ -23,6 +23,7 @@ enum msg_type {
 	MSG_CONFIG, /* monitor: first message (fd: bridge-executor channel,
 		       in the worker role) */
 	MSG_ROOT, /* monitor -> executor: one registered root (fd) */
+	MSG_CGROUP, /* monitor -> executor: control group of a root (fd) */
 	MSG_READY, /* restricted and verified, waiting for MSG_START */
 	MSG_FAILED, /* start-up failed: text; the sender then exits */
 	MSG_START, /* monitor: go on */
@@ -124,6 +125,7 @@ struct workspace {
 	char *id;
 	char *name; /* or NULL */
 	uint32_t operations; /* mask of OP_BIT */
+	uint8_t quarantined; /* not to be used; with lease slots only */
 };
 
 struct bridge_config {
@@ -172,7 +174,11 @@ struct executor_config {
 	uint64_t tmp_bytes; /* limit of /tmp, /var/tmp and shm */
 	uint64_t home_bytes;
 	uint8_t protection; /* enum protection */
+	uint32_t processes; /* limit for a root's commands; 0 = none */
+	uint64_t memory_bytes; /* likewise; in force only with groups */
+	uint8_t slots; /* idle sandboxes to keep; 1..8 */
 	uint32_t nroots; /* so many MSG_ROOT follow */
+	uint8_t groups; /* 1: then as many MSG_CGROUP */
 };
 void executor_config_build(struct buf *, const struct executor_config *);
 int executor_config_parse(const struct imsg *, struct executor_config *);
@@ -194,6 +200,16 @@ struct root_config {
 void root_config_build(struct buf *, const struct root_config *);
 int root_config_parse(const struct imsg *, struct root_config *);
 void root_config_free(struct root_config *);
+
+/*
+ * MSG_CGROUP. The descriptor is the directory of a control group (cgroups(7),
+ * version 2) with the limits of the root's commands, which start in it.
+ */
+struct cgroup_config {
+	uint32_t index; /* of the root */
+};
+void cgroup_config_build(struct buf *, const struct cgroup_config *);
+int cgroup_config_parse(const struct imsg *, struct cgroup_config *);
 
 /* MSG_FAILED and MSG_ENDED */
 struct ended {
@@ -283,9 +299,11 @@ int outcome_parse(
 
 /* ---- bridge <-> executor ---- */
 
+/* Bytes that belong to the text, or to something that outlives it. */
 struct text {
 	uint8_t *data; /* not terminated */
 	size_t len;
+	uint8_t foreign; /* text_free leaves them alone */
 };
 
 struct edit {
@@ -321,6 +339,8 @@ struct request {
 #define EDITS_MAX 100
 void request_build(struct buf *, const struct request *);
 int request_parse(const struct imsg *, struct request *);
+/* The same without copies: texts point into the message. */
+int request_view(const struct imsg *, struct request *);
 void request_free(struct request *);
 
 struct match {
@@ -356,6 +376,8 @@ struct result {
 #define PATHS_MAX   500
 void result_build(struct buf *, const struct result *);
 int result_parse(const struct imsg *, struct result *);
+/* The same without copies: texts point into the message. */
+int result_view(const struct imsg *, struct result *);
 void result_free(struct result *);
 
 struct tool_error {
@@ -368,8 +390,9 @@ void tool_error_build(
 int tool_error_parse(const struct imsg *, struct tool_error *);
 void tool_error_free(struct tool_error *);
 
-/* Copies bytes into a text, and frees one. */
+/* Copies bytes into a text, points a text at bytes, and frees one. */
 void text_set(struct text *, const void *, size_t);
+void text_view(struct text *, const void *, size_t);
 void text_free(struct text *);
 
 #endif

@@ -7,11 +7,22 @@
 #include "msg.h"
 #include "msg_internal.h"
 
+/* A large payload is made in one piece of the right size. */
+#define BUILD_ROOM 1024 /* for all members but texts */
+
+static void
+build_room(struct buf *b, size_t texts)
+{
+	if (b->cap == 0)
+		buf_exact(b, texts + BUILD_ROOM);
+}
+
 void
 request_build(struct buf *b, const struct request *q)
 {
 	size_t i;
 
+	build_room(b, q->content.len + q->command.len);
 	m_add_u8(b, q->operation);
 	m_add_u32(b, q->root);
 	m_add_str(b, q->assignment);
@@ -34,14 +45,15 @@ request_build(struct buf *b, const struct request *q)
 	m_add_u32(b, q->max_output);
 }
 
-int
-request_parse(const struct imsg *im, struct request *q)
+static int
+request_read(const struct imsg *im, struct request *q, int view)
 {
 	struct mreader r;
 	uint32_t i, n;
 
 	memset(q, 0, sizeof(*q));
 	m_begin(&r, im);
+	r.view = view;
 	q->operation = msg_get_below(&r, OP_MAX);
 	q->root = m_get_u32(&r);
 	q->assignment = msg_get_required(&r);
@@ -76,6 +88,18 @@ request_parse(const struct imsg *im, struct request *q)
 	return 0;
 }
 
+int
+request_parse(const struct imsg *im, struct request *q)
+{
+	return request_read(im, q, 0);
+}
+
+int
+request_view(const struct imsg *im, struct request *q)
+{
+	return request_read(im, q, 1);
+}
+
 void
 request_free(struct request *q)
 {
@@ -102,6 +126,7 @@ result_build(struct buf *b, const struct result *q)
 {
 	size_t i;
 
+	build_room(b, q->content.len + q->out.len + q->err.len);
 	m_add_u8(b, q->operation);
 	msg_add_text(b, &q->content);
 	m_add_i64(b, q->start_line);
@@ -129,8 +154,8 @@ result_build(struct buf *b, const struct result *q)
 	m_add_u8(b, q->timed_out);
 }
 
-int
-result_parse(const struct imsg *im, struct result *q)
+static int
+result_read(const struct imsg *im, struct result *q, int view)
 {
 	struct mreader r;
 	uint32_t i, n;
@@ -138,6 +163,7 @@ result_parse(const struct imsg *im, struct result *q)
 
 	memset(q, 0, sizeof(*q));
 	m_begin(&r, im);
+	r.view = view;
 	q->operation = msg_get_below(&r, OP_MAX);
 	msg_get_text(&r, &q->content);
 	q->start_line = m_get_i64(&r);
@@ -183,6 +209,18 @@ result_parse(const struct imsg *im, struct result *q)
 		return -1;
 	}
 	return 0;
+}
+
+int
+result_parse(const struct imsg *im, struct result *q)
+{
+	return result_read(im, q, 0);
+}
+
+int
+result_view(const struct imsg *im, struct result *q)
+{
+	return result_read(im, q, 1);
 }
 
 void

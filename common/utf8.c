@@ -1,7 +1,27 @@
 #include "config.h"
 
+#include <string.h>
+
 #include "buf.h"
 #include "utf8.h"
+
+/*
+ * p is at an ASCII character. How many there are, or a few less but at least
+ * one: most text is nothing else, and is passed over eight bytes at a time.
+ */
+static size_t
+ascii_skip(const uint8_t *p, size_t n)
+{
+	uint64_t v;
+	size_t i;
+
+	for (i = 1; n - i >= sizeof(v); i += sizeof(v)) {
+		memcpy(&v, p + i, sizeof(v));
+		if ((v & 0x8080808080808080U) != 0)
+			break;
+	}
+	return i;
+}
 
 size_t
 utf8_decode(const uint8_t *p, size_t n, uint32_t *cp)
@@ -82,7 +102,7 @@ utf8_valid(const void *data, size_t n)
 
 	for (i = 0; i < n; i += w) {
 		if (p[i] < 0x80)
-			w = 1;
+			w = ascii_skip(p + i, n - i);
 		else if ((w = utf8_decode(p + i, n - i, &cp)) == 0)
 			return 0;
 	}
@@ -97,11 +117,12 @@ utf8_units(const void *data, size_t n)
 	size_t i, w, units = 0;
 
 	for (i = 0; i < n; i += w) {
-		units++;
 		if (p[i] < 0x80) {
-			w = 1;
+			w = ascii_skip(p + i, n - i);
+			units += w;
 			continue;
 		}
+		units++;
 		if ((w = utf8_decode(p + i, n - i, &cp)) == 0)
 			w = utf8_bad_length(p + i, n - i);
 		else if (cp > 0xffff)
@@ -119,7 +140,7 @@ utf8_sanitize(struct buf *to, const void *data, size_t n)
 
 	for (i = 0; i < n; i += w) {
 		if (p[i] < 0x80) {
-			w = 1;
+			w = ascii_skip(p + i, n - i);
 			continue;
 		}
 		if ((w = utf8_decode(p + i, n - i, &cp)) != 0)
@@ -141,8 +162,8 @@ utf8_sanitized_length(const void *data, size_t n)
 
 	for (i = 0; i < n; i += w) {
 		if (p[i] < 0x80) {
-			w = 1;
-			len++;
+			w = ascii_skip(p + i, n - i);
+			len += w;
 		} else if ((w = utf8_decode(p + i, n - i, &cp)) != 0) {
 			len += w;
 		} else {

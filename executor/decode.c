@@ -79,6 +79,26 @@ decode_utf16(struct buf *b, const uint8_t *p, size_t n, int big_endian)
 		add_character(b, 0xfffd);
 }
 
+static int
+marked(const uint8_t *p, size_t n)
+{
+	return (n >= 2 && p[0] == 0xff && p[1] == 0xfe) ||
+	    (n >= 2 && p[0] == 0xfe && p[1] == 0xff) ||
+	    (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0);
+}
+
+void
+decode_whole(struct buf *text, struct buf *raw)
+{
+	if (!marked(raw->data, raw->len) && utf8_valid(raw->data, raw->len)) {
+		*text = *raw;
+		buf_init(raw);
+		return;
+	}
+	decode_file(text, raw->data, raw->len);
+	buf_free(raw);
+}
+
 void
 decode_file(struct buf *b, const uint8_t *p, size_t n)
 {
@@ -121,5 +141,5 @@ line_window(const uint8_t *p, size_t n, int64_t start_line, uint32_t max_lines,
 	res->start_line = start_line;
 	res->end_line = last;
 	res->truncated = taken > 0 && last < line;
-	text_set(&res->content, p + from, to - from);
+	text_view(&res->content, p + from, to - from);
 }

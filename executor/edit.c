@@ -393,7 +393,7 @@ tool_preview_edit(struct tool *t, const struct request *q, struct result *res,
     struct failure *f)
 {
 	struct source s;
-	struct buf outcome;
+	struct buf *outcome = &t->text;
 	size_t skip;
 	int r;
 
@@ -402,17 +402,15 @@ tool_preview_edit(struct tool *t, const struct request *q, struct result *res,
 	if (check_edits(q, f) == -1)
 		return -1;
 	source_init(&s);
-	buf_init(&outcome);
-	if ((r = preview(t, q, &s, &outcome, f)) == 0) {
-		skip = has_bom(&outcome) ? BOM_LEN : 0;
+	if ((r = preview(t, q, &s, outcome, f)) == 0) {
+		skip = has_bom(outcome) ? BOM_LEN : 0;
 		res->has_bom = skip > 0;
-		text_set(
-		    &res->content, outcome.data + skip, outcome.len - skip);
+		text_view(
+		    &res->content, outcome->data + skip, outcome->len - skip);
 		res->base_sha256 = xstrdup(s.sha256);
 		res->replacements = (uint32_t)q->nedits;
-		res->bytes_written = (int64_t)outcome.len;
+		res->bytes_written = (int64_t)outcome->len;
 	}
 	source_free(&s);
-	buf_free(&outcome);
 	return r;
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,8 @@ read_whole(int fd, struct buf *b)
 	ssize_t n;
 	uint8_t *p;
 
+	if (b->cap == 0)
+		buf_exact(b, FILE_MAX + 1);
 	while (b->len <= FILE_MAX) {
 		p = buf_reserve(b, FILE_MAX + 1 - b->len);
 		n = pread(fd, p, FILE_MAX + 1 - b->len, (off_t)b->len);
@@ -203,6 +206,83 @@ serve(struct tool *t, const struct request *q, struct result *res,
 	}
 }
 
+/*
+ * Memory that is given back and taken again costs a page fault for every page
+ * of every large file. So what one request needed is kept for the next, but
+ * not for long.
+ */
+#define HEAP_KEPT    (8 * 1024 * 1024)
+#define HEAP_KEPT_MS 1000
+
+static void
+heap_keep(void)
+{
+#ifdef __GLIBC__
+	(void)mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
+	(void)mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
+#endif
+}
+
+static void
+heap_return(void)
+{
+#ifdef __GLIBC__
+	(void)malloc_trim(0);
+#endif
+}
+
+static void
+answer(struct tool *t, const struct request *q)
+{
+	struct imsgbuf *ib = t->channel;
+	struct result res;
+	struct failure f;
+	struct buf b;
+
+	memset(&res, 0, sizeof(res));
+	res.operation = q->operation;
+	buf_init(&b);
+	if (serve(t, q, &res, &f) == 0) {
+		result_build(&b, &res);
+		imsg_compose_buf(ib, MSG_RESULT, t->id, -1, &b);
+	} else {
+		tool_error_build(&b, f.code, f.certainty, f.text);
+		imsg_compose_buf(ib, MSG_ERROR, t->id, -1, &b);
+	}
+	result_free(&res);
+	buf_free(&t->text);
+	if (imsg_flush_blocking(ib) == -1)
+		_exit(0);
+}
+
+/*
+ * Waits for the next message; meanwhile idle time after the start goes to
+ * what a crash left, and memory that is no longer used to the system.
+ */
+static void
+next_message(struct imsgbuf *ib, struct imsg *im, int served)
+{
+	static int leftover = 1;
+	int r, wait;
+
+	for (;;) {
+		wait = leftover ? 0 : served ? HEAP_KEPT_MS : -1;
+		r = imsg_get_blocking(ib, im, wait);
+		if (r == 1)
+			return;
+		if (r == 0)
+			_exit(0);
+		if (errno != ETIMEDOUT)
+			fatal("files: channel");
+		if (leftover)
+			leftover = leftover_step();
+		else {
+			heap_return();
+			served = 0;
+		}
+	}
+}
+
 void
 files_main(int channel, int root, const char *root_path)
 {
@@ -211,16 +291,14 @@ files_main(int channel, int root, const char *root_path)
 	struct imsgbuf ib;
 	struct imsg im;
 	struct request q;
-	struct result res;
-	struct failure f;
-	struct buf b;
-	int idle_work = 1, r;
+	int served = 0;
 
 	(void)prctl(PR_SET_NAME, "files", 0, 0, 0);
 	log_init("files", log_verbose());
 	(void)umask(022);
 	if (sodium_init() == -1)
 		fatalx("files: libsodium");
+	heap_keep();
 	restrict_files(root_path, &rg);
 	fault_init(root);
 	leftover_init(root);
@@ -231,40 +309,19 @@ files_main(int channel, int root, const char *root_path)
 	tool.rg = &rg;
 	tool.channel = &ib;
 	for (;;) {
-		/* Idle time after the start goes to what a crash left. */
-		r = imsg_get_blocking(&ib, &im, idle_work ? 0 : -1);
-		if (r == -1 && errno == ETIMEDOUT) {
-			idle_work = leftover_step();
-			continue;
-		}
-		if (r == 0)
-			_exit(0);
-		if (r == -1)
-			fatal("files: channel");
+		next_message(&ib, &im, served);
 		/* A cancellation that came too late. */
 		if (im.type == MSG_CANCEL) {
 			imsg_free(&im);
 			continue;
 		}
-		if (im.type != MSG_REQUEST || request_parse(&im, &q) == -1)
+		if (im.type != MSG_REQUEST || request_view(&im, &q) == -1)
 			fatalx("files: malformed request");
 		tool.id = im.id;
 		tool.cancelled = 0;
-		memset(&res, 0, sizeof(res));
-		res.operation = q.operation;
-		buf_init(&b);
-		if (serve(&tool, &q, &res, &f) == 0) {
-			result_build(&b, &res);
-			imsg_compose(&ib, MSG_RESULT, im.id, -1, b.data, b.len);
-		} else {
-			tool_error_build(&b, f.code, f.certainty, f.text);
-			imsg_compose(&ib, MSG_ERROR, im.id, -1, b.data, b.len);
-		}
-		buf_free(&b);
-		result_free(&res);
+		answer(&tool, &q);
 		request_free(&q);
 		imsg_free(&im);
-		if (imsg_flush_blocking(&ib) == -1)
-			_exit(0);
+		served = 1;
 	}
 }

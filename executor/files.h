@@ -50,6 +50,7 @@ struct tool {
 	struct imsgbuf *channel;
 	uint32_t id; /* of the request */
 	int cancelled;
+	struct buf text; /* what a result may point into; freed with it */
 };
 int tool_cancelled(struct tool *);
 int tool_aborted(struct failure *); /* fills that failure, returns -1 */

@@ -10,11 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bounds.h"
 #include "buf.h"
 #include "fence.h"
 #include "filter.h"
@@ -115,14 +117,16 @@ default_state(void)
 }
 
 static void __attribute__((__noreturn__))
-shell_main(char *const *env, const char *command)
+shell_main(const struct keeper *k, const char *command)
 {
 	char bash[] = "/bin/bash", opt[] = "-c", *argv[4];
+	char *const *env = k->env;
 	char pwd[PATH_MAX + 8], **envp;
 	size_t n;
 
 	(void)setsid();
 	default_state();
+	bounds_command(k->processes);
 	memcpy(pwd, "PWD=", 5);
 	if (getcwd(pwd + 4, sizeof(pwd) - 4) == NULL)
 		pwd[4] = '\0';
@@ -145,16 +149,28 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
     int err, int status)
 {
 	pid_t shell, pid;
-	int st;
+	int root, st;
 
 	(void)prctl(PR_SET_NAME, "init", 0, 0, 0);
 	(void)signal(SIGCHLD, SIG_DFL);
-	if (arrange_descriptors(k->null, out, err, status, k->root) == -1) {
+	/*
+	 * The keeper's descriptor is of a mount in the namespace that was
+	 * copied: paths from there and paths from "/" would lie on different
+	 * mounts. The working directory is the root in the new one.
+	 */
+	if ((root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) == -1 ||
+	    arrange_descriptors(k->null, out, err, status, root) == -1) {
 		report_to(status, RUN_FAILED, RUN_STEP_DESCRIPTORS, errno);
 		_exit(1);
 	}
 	if (kernel_proc() == -1)
 		fail(RUN_STEP_PROC);
+	/*
+	 * The keeper has the namespace of the host, or it could not start a
+	 * process in a group that lies beside its own (cgroup_namespaces(7)).
+	 */
+	if (k->group != -1 && unshare(CLONE_NEWCGROUP) == -1)
+		fail(RUN_STEP_PRIVILEGES);
 	if (sys_drop_capabilities() == -1)
 		fail(RUN_STEP_PRIVILEGES);
 	if (enter_cwd(cwd) == -1)
@@ -170,7 +186,7 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 		fail(RUN_STEP_FORK);
 	if (shell == 0) {
 		close(FD_ROOT);
-		shell_main(k->env, command);
+		shell_main(k, command);
 	}
 	/* The pipes must close with the command's last process. */
 	close(STDIN_FILENO);

@@ -38,8 +38,6 @@ take_root(const struct mount_plan *mp, struct step_error *se)
 	struct stat want, got;
 	int fd;
 
-	if (mp->root_detached)
-		return fcntl(mp->root_fd, F_DUPFD_CLOEXEC, 3);
 	/*
 	 * The descriptor names a mount of the namespace that was left behind
 	 * and cannot be cloned, but the current directory, set before the
@@ -158,8 +156,8 @@ build_root_and_home(
 		return -1;
 	if (attach(pc->root, mp->root_path, "root", se) == -1)
 		return -1;
-	/* It was cloned before the dead ones in it were covered. */
-	for (i = 0; mp->root_detached && i < mp->ndead; i++)
+	/* If it lay elsewhere, the dead ones in it are not covered yet. */
+	for (i = 0; i < mp->ndead; i++)
 		if (path_below(mp->dead[i], mp->root_path))
 			dead_cover(&mp->dead[i], 1);
 	return 0;
@@ -196,6 +194,11 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 	fd = open(mp->root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1)
 		return step_failed(se, "root %s: open", mp->root_path);
-	(void)protect(fd, mp->protection);
+	if (protect(&fd, mp->root_path, mp->protection) == -1) {
+		(void)step_failed(
+		    se, "root %s: protected paths", mp->root_path);
+		close(fd);
+		return -1;
+	}
 	return fd;
 }

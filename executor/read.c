@@ -56,13 +56,12 @@ tool_read_file(struct tool *t, const struct request *q, struct result *res,
 {
 	struct place pl;
 	struct stat st;
-	struct buf raw, text;
+	struct buf raw, *text = &t->text;
 	int fd, r = -1;
 
 	if (tool_cancelled(t))
 		return tool_aborted(f);
 	buf_init(&raw);
-	buf_init(&text);
 	place_split(&pl, &q->path);
 	fd = open_regular(t->root, &pl, &st);
 	place_free(&pl);
@@ -82,17 +81,16 @@ tool_read_file(struct tool *t, const struct request *q, struct result *res,
 		goto done;
 	}
 	if (raw.len <= FILE_MAX)
-		decode_file(&text, raw.data, raw.len);
-	if (raw.len > FILE_MAX || text.len > FILE_MAX) {
+		decode_whole(text, &raw);
+	if (raw.len > FILE_MAX || text->len > FILE_MAX) {
 		(void)failure(f, EC_READ_LIMIT_EXCEEDED, NOT_COMMITTED,
 		    "file exceeds read limit");
 		goto done;
 	}
-	line_window(text.data, text.len, q->start_line, q->max, res);
+	line_window(text->data, text->len, q->start_line, q->max, res);
 	r = 0;
 done:
 	close(fd);
 	buf_free(&raw);
-	buf_free(&text);
 	return r;
 }

@@ -193,21 +193,55 @@ rg_limit_calls(char **error)
 
 /* ---- processes ---- */
 
-/* The child: never returns. */
-static void __attribute__((__noreturn__)) execute(
-    const char *program, const char *const *argv, int root, int null, int out)
+struct execution {
+	const char *program;
+	const char *const *argv;
+	int root; /* working directory, or -1 */
+	int null; /* standard input and error */
+	int out; /* standard output */
+};
+
+/* The child. It never returns, and changes no memory but its stack. */
+static int
+execute(void *arg)
 {
+	const struct execution *e = arg;
+	struct sigaction sa;
+
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() == 1)
 		_exit(EXEC_FAILED);
-	if (root != -1 && fchdir(root) == -1)
+	if (e->root != -1 && fchdir(e->root) == -1)
 		_exit(EXEC_FAILED);
-	if (dup2(null, STDIN_FILENO) == -1 || dup2(out, STDOUT_FILENO) == -1 ||
-	    dup2(null, STDERR_FILENO) == -1)
+	if (dup2(e->null, STDIN_FILENO) == -1 ||
+	    dup2(e->out, STDOUT_FILENO) == -1 ||
+	    dup2(e->null, STDERR_FILENO) == -1)
 		_exit(EXEC_FAILED);
 	proc_close_from(STDERR_FILENO + 1);
-	(void)signal(SIGPIPE, SIG_DFL);
-	(void)execve(program, (char *const *)(uintptr_t)argv, environment);
+	memset(&sa, 0, sizeof(sa));
+	sa.sa_handler = SIG_DFL;
+	(void)sigaction(SIGPIPE, &sa, NULL);
+	(void)execve(
+	    e->program, (char *const *)(uintptr_t)e->argv, environment);
 	_exit(errno == EACCES ? EXEC_REFUSED : EXEC_FAILED);
+}
+
+/*
+ * Starts a program. As with vfork(2), the child borrows the memory of its
+ * parent, which waits until it has been executed: the page tables of a process
+ * that holds large files need not be copied for that. -1 with errno.
+ */
+static pid_t
+start(const struct execution *e)
+{
+	static _Alignas(64) char stack[64 * 1024];
+#ifdef SANITIZERS
+	const int flags = SIGCHLD;
+#else
+	const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+#endif
+
+	return clone(
+	    execute, stack + sizeof(stack), flags, (void *)(uintptr_t)e);
 }
 
 static int
@@ -227,15 +261,14 @@ rg_verify(struct rg *rg)
 	static const char *const bash[] = { "bash", "-c", "exit 0", NULL };
 	static const char *const version[] = { "rg", "--no-config", "--version",
 		NULL };
+	struct execution e = { "/bin/bash", bash, -1, rg->null, rg->null };
 	char text[8];
 	ssize_t n;
 	pid_t pid;
 	int fds[2], st;
 
-	if ((pid = fork()) == -1)
-		fatal("files: fork");
-	if (pid == 0)
-		execute("/bin/bash", bash, -1, rg->null, rg->null);
+	if ((pid = start(&e)) == -1)
+		fatal("files: clone");
 	st = reap(pid);
 	if (!WIFEXITED(st) || WEXITSTATUS(st) != EXEC_REFUSED)
 		fatalx("files: Landlock does not hold: bash was executed");
@@ -245,10 +278,13 @@ rg_verify(struct rg *rg)
 			  "available; install it and start again");
 		return;
 	}
-	if (pipe2(fds, O_CLOEXEC) == -1 || (pid = fork()) == -1)
-		fatal("files: fork");
-	if (pid == 0)
-		execute(rg->program, version, -1, rg->null, fds[1]);
+	if (pipe2(fds, O_CLOEXEC) == -1)
+		fatal("files: pipe");
+	e.program = rg->program;
+	e.argv = version;
+	e.out = fds[1];
+	if ((pid = start(&e)) == -1)
+		fatal("files: clone");
 	close(fds[1]);
 	do {
 		n = read(fds[0], text, sizeof(text));
@@ -272,6 +308,7 @@ rg_start(struct rg_run *run, struct tool *t, const char *const *args,
 		"--no-follow", "--no-messages", "--no-ignore-global", "--sort",
 		"path", "--path-separator", "/", "--null" };
 	const size_t nfixed = sizeof(fixed) / sizeof(fixed[0]);
+	struct execution e = { t->rg->program, NULL, t->root, t->rg->null, -1 };
 	const char **argv;
 	size_t n = 0;
 	int fds[2];
@@ -293,8 +330,9 @@ rg_start(struct rg_run *run, struct tool *t, const char *const *args,
 	}
 	/* rg walks on while we are busy with a file. */
 	(void)fcntl(fds[0], F_SETPIPE_SZ, PIPE_SIZE);
-	if ((run->pid = fork()) == 0)
-		execute(t->rg->program, argv, t->root, t->rg->null, fds[1]);
+	e.argv = argv;
+	e.out = fds[1];
+	run->pid = start(&e);
 	close(fds[1]);
 	free(argv);
 	if (run->pid == -1) {
@@ -351,8 +389,19 @@ at_end(struct rg_run *run)
 	return RG_END;
 }
 
-enum rg_next
-rg_next(struct rg_run *run, const char **name, size_t *len)
+/* RG_NAME if there is more to read now. */
+static enum rg_next
+ready(struct rg_run *run)
+{
+	struct pollfd pfd;
+
+	pfd.fd = run->fd;
+	pfd.events = POLLIN;
+	return poll(&pfd, 1, 0) == 1 ? RG_NAME : RG_LATER;
+}
+
+static enum rg_next
+next(struct rg_run *run, const char **name, size_t *len, int wait)
 {
 	enum rg_next r;
 	uint8_t *p, *nul;
@@ -379,7 +428,7 @@ rg_next(struct rg_run *run, const char **name, size_t *len)
 		run->at = 0;
 		if (run->in.len > NAME_SIZE_MAX)
 			return RG_FAILED;
-		if ((r = wait_more(run)) != RG_NAME)
+		if ((r = wait ? wait_more(run) : ready(run)) != RG_NAME)
 			return r;
 		n = read(run->fd, buf_reserve(&run->in, READ_SIZE), READ_SIZE);
 		if (n == -1 && errno == EINTR)
@@ -390,6 +439,18 @@ rg_next(struct rg_run *run, const char **name, size_t *len)
 			return at_end(run);
 		run->in.len += (size_t)n;
 	}
+}
+
+enum rg_next
+rg_next(struct rg_run *run, const char **name, size_t *len)
+{
+	return next(run, name, len, 1);
+}
+
+enum rg_next
+rg_try(struct rg_run *run, const char **name, size_t *len)
+{
+	return next(run, name, len, 0);
 }
 
 void

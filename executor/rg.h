@@ -67,8 +67,11 @@ int rg_start(
  * is set if it could not read a directory. On RG_TIMEOUT, RG_ABORTED and
  * RG_FAILED there is no result.
  */
-enum rg_next { RG_NAME, RG_END, RG_TIMEOUT, RG_ABORTED, RG_FAILED };
+enum rg_next { RG_NAME, RG_END, RG_TIMEOUT, RG_ABORTED, RG_FAILED, RG_LATER };
 enum rg_next rg_next(struct rg_run *, const char **, size_t *);
+
+/* The same without waiting, neither for rg nor for a cancellation. */
+enum rg_next rg_try(struct rg_run *, const char **, size_t *);
 
 /* Kills it if it still runs, reaps it and frees the rest. */
 void rg_stop(struct rg_run *);

@@ -11,7 +11,8 @@
 /*
  * Looks for files that may contain a query, in several threads: what is
  * decided about one file depends on nothing else, so the order in which they
- * are read changes no result.
+ * are read changes no result. Names go in while others are being looked at,
+ * and come out in the order in which they went in.
  */
 enum scan_outcome {
 	SCAN_MISS, /* no match, or a file that is skipped */
@@ -19,22 +20,34 @@ enum scan_outcome {
 	SCAN_HIT /* has to be decoded and matched */
 };
 
-struct scan_item {
-	char *name; /* relative to the root */
-	enum scan_outcome outcome;
-};
-
 struct scan;
 struct scan *scan_new(int root, const struct text *query);
+
+/* Stops the threads in the middle of what they do. */
 void scan_free(struct scan *);
 
+/* Starts threads beside the calling one, which does without if it must. */
+void scan_start(struct scan *);
+
+/* 1 if a further name may be added. */
+int scan_room(const struct scan *);
+/* Adds a name, relative to the root; seen from the next call of others on. */
+void scan_add(struct scan *, const char *, size_t);
+
+/* The next name that was looked at, valid until the next call, or NULL. */
+const char *scan_next(struct scan *, enum scan_outcome *);
+
+/* 1 if names were added that scan_next did not return. */
+int scan_pending(const struct scan *);
+
 /*
- * Fills the outcomes. The calling thread asks stop(arg) before and after each
- * file that it reads; if that is not 0 the outcomes are worthless and it is
- * returned.
+ * Looks at some that nobody looks at yet, in the calling thread, unless
+ * stop(arg) says otherwise before one. 0 if there were none.
  */
-int scan_items(struct scan *, struct scan_item *, size_t n, int (*stop)(void *),
-    void *arg);
+int scan_help(struct scan *, int (*stop)(void *), void *arg);
+
+/* Waits until scan_next has one. Only when scan_help has nothing to do. */
+void scan_wait(struct scan *);
 
 /*
  * Reads a candidate whole, as long as it was when it was opened, through the

@@ -20,8 +20,6 @@
 #define CANDIDATES_MAX 20000
 #define OUTPUT_MAX     (1024 * 1024) /* bytes of candidate names, by rg */
 
-#define BATCH          256 /* candidates that are read together */
-
 struct search {
 	struct tool *tool;
 	const struct request *request;
@@ -31,8 +29,6 @@ struct search {
 	int64_t asked; /* when, whether it was cancelled */
 	enum rg_next end; /* RG_NAME: not yet */
 	struct scan *scan;
-	struct scan_item batch[BATCH];
-	size_t nbatch;
 	size_t count; /* of candidates */
 	size_t bytes; /* of their names */
 	struct parent parent; /* of files with matches */
@@ -122,76 +118,94 @@ match_file(struct search *s, const char *found)
 	match_lines(s);
 }
 
-/*
- * The candidates of a batch, in their order. They were read in any order and
- * while rg still walks, which changes no result: the first ones up to a bound
- * are the same in any case.
- */
 static void
-search_batch(struct search *s)
+candidate(struct search *s, const char *name, enum scan_outcome outcome)
 {
 	const size_t extra = s->target->canonical == NULL ? 3 : 1;
-	const char *name;
-	size_t i;
 
-	if (scan_items(s->scan, s->batch, s->nbatch, may_not_go_on, s) != 0)
+	if (outcome == SCAN_LARGE)
 		return;
-	for (i = 0; i < s->nbatch; i++) {
-		if (s->batch[i].outcome == SCAN_LARGE)
-			continue;
-		name = s->batch[i].name;
-		/* As rg says it: with "./" at the root, and a NUL. */
-		s->bytes += strlen(name) + extra;
-		if (++s->count > CANDIDATES_MAX || s->bytes > OUTPUT_MAX)
-			s->res->truncated = 1;
-		else if (s->batch[i].outcome == SCAN_HIT) {
-			match_file(s, name);
-			if (may_not_go_on(s))
-				return;
-		}
-		if (s->res->truncated) {
-			s->end = RG_END;
-			return;
-		}
-	}
+	/* As rg says it: with "./" at the root, and a NUL. */
+	s->bytes += strlen(name) + extra;
+	if (++s->count > CANDIDATES_MAX || s->bytes > OUTPUT_MAX)
+		s->res->truncated = 1;
+	else if (outcome == SCAN_HIT)
+		match_file(s, name);
+	if (s->res->truncated && s->end == RG_NAME)
+		s->end = RG_END;
+}
+
+/*
+ * Those that were looked at, in their order. They are looked at in any order
+ * and while rg still walks, which changes no result: the first ones up to a
+ * bound are the same in any case.
+ */
+static void
+take_candidates(struct search *s)
+{
+	enum scan_outcome outcome;
+	const char *name;
+
+	while (
+	    !may_not_go_on(s) && (name = scan_next(s->scan, &outcome)) != NULL)
+		candidate(s, name, outcome);
 }
 
 static void
 add_candidate(struct search *s, const char *found, size_t len)
 {
-	if (!target_name(s->target, found, len, &s->name))
-		return;
-	s->batch[s->nbatch++].name = xstrndup(found, len);
+	if (target_name(s->target, found, len, &s->name))
+		scan_add(s->scan, found, len);
 }
 
-static void
-end_batch(struct search *s)
-{
-	size_t i;
-
-	search_batch(s);
-	for (i = 0; i < s->nbatch; i++)
-		free(s->batch[i].name);
-	s->nbatch = 0;
-}
-
-static void
-search_walk(struct search *s, struct rg_run *run)
+/*
+ * Names that rg has found, as far as there is room; waits for one if there is
+ * nothing else to do. RG_NAME: there will be more.
+ */
+static enum rg_next
+add_candidates(struct search *s, struct rg_run *run, int wait)
 {
 	const char *found;
 	enum rg_next r;
 	size_t len;
 
-	do {
-		if ((r = rg_next(run, &found, &len)) == RG_NAME)
-			add_candidate(s, found, len);
-		else if (r != RG_END)
+	while (scan_room(s->scan)) {
+		r = wait ? rg_next(run, &found, &len)
+			 : rg_try(run, &found, &len);
+		if (r == RG_LATER)
 			break;
-		if (s->nbatch == BATCH || r == RG_END)
-			end_batch(s);
-	} while (r == RG_NAME && s->end == RG_NAME);
-	if (s->end == RG_NAME)
-		s->end = r;
+		if (r != RG_NAME)
+			return r;
+		add_candidate(s, found, len);
+		wait = 0;
+	}
+	return RG_NAME;
+}
+
+/* run is NULL if all candidates were added. */
+static void
+search_candidates(struct search *s, struct rg_run *run)
+{
+	enum rg_next r = run == NULL ? RG_END : RG_NAME;
+	int idle = 1;
+
+	for (;;) {
+		if (r == RG_NAME)
+			r = add_candidates(s, run, idle);
+		if (r != RG_NAME && r != RG_END) {
+			s->end = r;
+			return;
+		}
+		take_candidates(s);
+		if (s->end != RG_NAME)
+			return;
+		if (r == RG_END && !scan_pending(s->scan))
+			break;
+		idle = !scan_help(s->scan, may_not_go_on, s);
+		if (idle && (r == RG_END || !scan_room(s->scan)))
+			scan_wait(s->scan);
+	}
+	s->end = RG_END;
 }
 
 static void
@@ -206,9 +220,10 @@ search_directory(struct search *s)
 	    ? xstrdup(".")
 	    : xasprintf("./%s", s->target->canonical);
 	args[1] = path;
-	if (rg_start(&run, s->tool, args, s->deadline) == 0)
-		search_walk(s, &run);
-	else
+	if (rg_start(&run, s->tool, args, s->deadline) == 0) {
+		scan_start(s->scan);
+		search_candidates(s, &run);
+	} else
 		s->end = RG_FAILED;
 	if (s->end == RG_END && run.incomplete &&
 	    target_unreadable(s->target, s->tool))
@@ -229,7 +244,7 @@ search_target(struct search *s)
 	else if (S_ISREG(tg->st.st_mode)) {
 		/* Its own and only candidate, ignored or not. */
 		add_candidate(s, tg->canonical, strlen(tg->canonical));
-		end_batch(s);
+		search_candidates(s, NULL);
 	}
 }
 

@@ -276,20 +276,28 @@ tree_pss(pid_t pid, const char *indent)
 	return sum;
 }
 
+/* "bench tools": the file tools alone. */
 int
-main(void)
+main(int argc, char *argv[])
 {
-	const char *build = getenv("BUILD");
+	const char *source = getenv("SOURCE"), *build = getenv("BUILD");
 	struct world w;
 	char *body, note[80];
 	double command, t, start;
 	long kb;
 
 	log_init("bench", 0);
+	if (source == NULL || build == NULL)
+		fatalx("SOURCE and BUILD must name the trees");
+	if (argc == 2 && strcmp(argv[1], "tools") == 0) {
+		bench_tools(source, build);
+		return 0;
+	}
 	command = bench_command();
 	bench_connect();
 	bench_sustained();
-	bench_tools(build != NULL ? build : ".");
+	bench_pool();
+	bench_tools(source, build);
 
 	world_init(&w, 0);
 	world_server(&w, NULL);

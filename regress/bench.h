@@ -10,7 +10,10 @@ double bench_median(double *, size_t);
 void bench_line(
     const char *what, double value, const char *unit, const char *note);
 
-/* The file tools; build is a directory tree to search. */
-void bench_tools(const char *build);
+/* Several roots in one executor. */
+void bench_pool(void);
+
+/* The file tools; absolute names of this program's source and build. */
+void bench_tools(const char *source, const char *build);
 
 #endif

@@ -147,8 +147,32 @@ big_file(struct harness *h)
 	buf_free(&b);
 }
 
+/*
+ * This program's own tree as one works in it: sources and what the compiler
+ * made of them, but not what was installed, packed or downloaded.
+ */
+static void
+build_tree(const char *source, const char *build, const char *root)
+{
+	static const char *const dirs[] = { "common", "monitor", "bridge",
+		"executor", "regress", "man" };
+	const char *from[] = { source, build };
+	char *copy;
+	size_t i, k;
+
+	for (i = 0; i < 2; i++)
+		for (k = 0; k < sizeof(dirs) / sizeof(dirs[0]); k++) {
+			copy = xasprintf("mkdir -p '%s/%zu' && "
+					 "cp -r '%s/%s' '%s/%zu/'",
+			    root, i, from[i], dirs[k], root, i);
+			(void)shell("/", copy);
+			free(copy);
+		}
+	(void)shell(root, "find . -type f -size +16M -exec rm -f {} +");
+}
+
 void
-bench_tools(const char *build)
+bench_tools(const char *source, const char *build)
 {
 	struct comparison c[] = {
 		{ "read_file of 1 MiB", 0, { { 0 } }, { "cat big", "cat big" },
@@ -165,15 +189,12 @@ bench_tools(const char *build)
 		    { "rg --files", "rg --files" }, "1.2" },
 	};
 	struct harness h;
-	char *copy;
 	size_t i;
 
 	harness_init(&h, 4);
 	big_file(&h);
 	many_files(h.roots[1], 50000);
-	copy = xasprintf("cp -r '%s'/*/ '%s'", build, h.roots[2]);
-	(void)shell("/", copy);
-	free(copy);
+	build_tree(source, build, h.roots[2]);
 	many_files(h.roots[3], 100000);
 
 	c[0].request[0] = c[0].request[1] = request(OP_READ_FILE, 0, "big");

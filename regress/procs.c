@@ -73,28 +73,73 @@ process_below(pid_t pid, const char *name)
 	return below(pid, name, DEPTH);
 }
 
+static int
+is_alive(const char *pid)
+{
+	char path[300], text[512], *p;
+	ssize_t n;
+	int fd;
+
+	(void)xsnprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	p = strrchr(text, ')');
+	return p != NULL && strlen(p) > 2 && strchr("ZXx", p[2]) == NULL;
+}
+
+/* 1 if the process is in the namespace. */
+static int
+is_member(const char *pid, const char *link)
+{
+	char path[300], target[64];
+	ssize_t n;
+
+	(void)xsnprintf(path, sizeof(path), "/proc/%s/ns/pid", pid);
+	if ((n = readlink(path, target, sizeof(target) - 1)) <= 0)
+		return 0;
+	target[n] = '\0';
+	return strcmp(target, link) == 0 && is_alive(pid);
+}
+
+int
+namespace_pin(const char *link)
+{
+	char path[300];
+	struct dirent *de;
+	int fd = -1;
+	DIR *d;
+
+	if ((d = opendir("/proc")) == NULL)
+		return -1;
+	while (fd == -1 && (de = readdir(d)) != NULL) {
+		if (de->d_name[0] < '0' || de->d_name[0] > '9' ||
+		    !is_member(de->d_name, link))
+			continue;
+		(void)xsnprintf(
+		    path, sizeof(path), "/proc/%s/ns/pid", de->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	closedir(d);
+	return fd;
+}
+
 int
 namespace_members(const char *link)
 {
-	char path[300], target[64];
 	struct dirent *de;
-	ssize_t n;
 	int members = 0;
 	DIR *d;
 
 	if ((d = opendir("/proc")) == NULL)
 		return -1;
-	while ((de = readdir(d)) != NULL) {
-		if (de->d_name[0] < '0' || de->d_name[0] > '9')
-			continue;
-		(void)xsnprintf(
-		    path, sizeof(path), "/proc/%s/ns/pid", de->d_name);
-		n = readlink(path, target, sizeof(target) - 1);
-		if (n <= 0)
-			continue;
-		target[n] = '\0';
-		members += strcmp(target, link) == 0;
-	}
+	while ((de = readdir(d)) != NULL)
+		if (de->d_name[0] >= '0' && de->d_name[0] <= '9')
+			members += is_member(de->d_name, link);
 	closedir(d);
 	return members;
 }

@@ -9,10 +9,17 @@
 pid_t process_below(pid_t pid, const char *name);
 
 /*
- * How many processes are in a pid namespace, given as the target of the link
- * /proc/PID/ns/pid. Whatever name, session or parent a process has, and
- * whether it is stopped or a zombie, it is in there. Processes that the
- * caller may not look at are not counted.
+ * A pid namespace, given as the target of the link /proc/PID/ns/pid, held
+ * open: its number is not used for another one before the descriptor is
+ * closed. -1 if no process is in it.
+ */
+int namespace_pin(const char *link);
+
+/*
+ * How many processes are alive in a namespace that is held open. Whatever
+ * name, session or parent a process has, and if it is stopped, it is in
+ * there. One that is dead and waits to be removed from the table does not
+ * count, nor do those that the caller may not look at.
  */
 int namespace_members(const char *link);
 

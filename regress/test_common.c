@@ -3,9 +3,7 @@
 #include <sys/types.h>
 #include <sys/socket.h>
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +21,6 @@
 #include "log.h"
 #include "msg.h"
 #include "path.h"
-#include "proc.h"
 #include "times.h"
 #include "utf8.h"
 
@@ -74,6 +71,34 @@ malformed_utf8_is_replaced_by_maximal_parts(void **state)
 		    utf8_sanitized_length(replaced[i].bytes, replaced[i].n));
 		buf_free(&b);
 	}
+}
+
+/* Wherever it is in text that is otherwise ASCII. */
+static void
+no_malformed_byte_is_passed_over(void **state)
+{
+	char text[48], want[64];
+	struct buf b;
+	size_t n, at;
+
+	(void)state;
+	for (n = 1; n <= sizeof(text); n++)
+		for (at = 0; at < n; at++) {
+			memset(text, 'a', sizeof(text));
+			assert_true(utf8_valid(text, n));
+			assert_int_equal(utf8_units(text, n), n);
+			text[at] = '\xff';
+			memset(want, 'a', sizeof(want));
+			memcpy(want + at, "\xef\xbf\xbd", 3);
+			assert_false(utf8_valid(text, n));
+			assert_int_equal(utf8_units(text, n), n);
+			assert_int_equal(utf8_sanitized_length(text, n), n + 2);
+			buf_init(&b);
+			utf8_sanitize(&b, text, n);
+			assert_int_equal(b.len, n + 2);
+			assert_memory_equal(b.data, want, n + 2);
+			buf_free(&b);
+		}
 }
 
 static void
@@ -410,161 +435,6 @@ iso_time_round_trip(void **state)
 	assert_int_equal(ms, 0);
 }
 
-/* ---- framing ---- */
-
-static void
-pair(struct imsgbuf *a, struct imsgbuf *b, size_t max, int take_fds)
-{
-	int sv[2];
-
-	assert_int_equal(proc_socketpair(sv), 0);
-	assert_int_equal(fcntl(sv[0], F_SETFL, O_NONBLOCK), 0);
-	assert_int_equal(fcntl(sv[1], F_SETFL, O_NONBLOCK), 0);
-	imsg_init(a, sv[0], max, take_fds);
-	imsg_init(b, sv[1], max, take_fds);
-}
-
-static void
-long_messages_arrive_whole(void **state)
-{
-	static uint8_t data[3 * IMSG_FRAME_MAX + 17];
-	struct imsgbuf a, b;
-	struct imsg im;
-	size_t sizes[] = { 0, 1, IMSG_FRAME_MAX - 1, IMSG_FRAME_MAX,
-		IMSG_FRAME_MAX + 1, sizeof(data) };
-	size_t i, got;
-
-	(void)state;
-	for (i = 0; i < sizeof(data); i++)
-		data[i] = (uint8_t)(i * 31 >> 3);
-	pair(&a, &b, IMSG_MESSAGE_MAX, 0);
-	for (i = 0; i < 6; i++)
-		imsg_compose(&a, 7, (uint32_t)i, -1, data, sizes[i]);
-	for (got = 0; got < 6;) {
-		assert_int_equal(imsg_flush(&a), 0);
-		assert_int_not_equal(imsg_read(&b), 0);
-		while (imsg_get(&b, &im) == 1) {
-			assert_int_equal(im.id, got);
-			assert_int_equal(im.data.len, sizes[got]);
-			if (im.data.len > 0)
-				assert_memory_equal(
-				    im.data.data, data, im.data.len);
-			imsg_free(&im);
-			got++;
-		}
-	}
-	imsg_clear(&a);
-	imsg_clear(&b);
-}
-
-static int
-open_descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	if (d == NULL)
-		return 0;
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
-
-static void
-unwanted_descriptors_are_closed(void **state)
-{
-	struct imsgbuf a, b;
-	struct imsg im;
-	int before, i;
-
-	(void)state;
-	before = open_descriptors();
-	for (i = 0; i < 1000; i++) {
-		pair(&a, &b, IMSG_MESSAGE_MAX, 0);
-		imsg_compose(&a, 1, 0, dup(0), "x", 1);
-		assert_int_equal(imsg_flush(&a), 0);
-		assert_int_equal(imsg_read(&b), -1);
-		assert_int_equal(errno, EPROTO);
-		imsg_clear(&a);
-		imsg_clear(&b);
-	}
-	/* Wanted, but nobody took them. */
-	for (i = 0; i < 1000; i++) {
-		pair(&a, &b, IMSG_MESSAGE_MAX, 1);
-		imsg_compose(&a, 1, 0, dup(0), "x", 1);
-		assert_int_equal(imsg_flush(&a), 0);
-		assert_int_equal(imsg_read(&b), 17);
-		if (i % 2 == 0) {
-			assert_int_equal(imsg_get(&b, &im), 1);
-			assert_int_not_equal(im.fd, -1);
-			imsg_free(&im);
-		}
-		imsg_clear(&a);
-		imsg_clear(&b);
-	}
-	assert_int_equal(open_descriptors(), before);
-}
-
-static void
-broken_frames_are_refused(void **state)
-{
-	static const struct {
-		uint32_t head[8];
-		size_t n;
-	} t[] = {
-		/* longer than a frame may be */
-		{ { 1, IMSG_FRAME_MAX + 1, 0, 0 }, 16 },
-		{ { 1, 0xffffffff, 0, 0 }, 16 },
-		/* unknown flag */
-		{ { 1, 0, 0, 4 }, 16 },
-		/* descriptor announced, none sent */
-		{ { 1, 0, 0, 1 }, 16 },
-		/* continuation of another type, of another id, of nothing */
-		{ { 1, 0, 0, 2, 2, 0, 0, 0 }, 32 },
-		{ { 1, 0, 0, 2, 1, 0, 9, 0 }, 32 },
-		{ { 1, 0, 0, 2, 1, 0, 0, 2 }, 32 },
-	};
-	struct imsgbuf a, b;
-	struct imsg im;
-	size_t i;
-
-	(void)state;
-	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		pair(&a, &b, IMSG_MESSAGE_MAX, 1);
-		assert_int_equal(write(a.fd, t[i].head, t[i].n), t[i].n);
-		assert_int_equal(imsg_read(&b), t[i].n);
-		if (imsg_get(&b, &im) != -1)
-			fail_msg("row %zu", i);
-		imsg_clear(&a);
-		imsg_clear(&b);
-	}
-}
-
-static void
-message_size_is_bounded(void **state)
-{
-	static uint8_t data[IMSG_FRAME_MAX];
-	uint32_t head[4] = { 1, IMSG_FRAME_MAX, 0, 2 };
-	struct imsgbuf a, b;
-	struct imsg im;
-	int i, r = 0;
-
-	(void)state;
-	pair(&a, &b, 3 * IMSG_FRAME_MAX, 0);
-	for (i = 0; i < 4 && r == 0; i++) {
-		assert_int_equal(write(a.fd, head, sizeof(head)), sizeof(head));
-		assert_int_equal(write(a.fd, data, sizeof(data)), sizeof(data));
-		while (imsg_read(&b) > 0)
-			;
-		r = imsg_get(&b, &im);
-	}
-	assert_int_equal(r, -1);
-	assert_int_equal(i, 4);
-	imsg_clear(&a);
-	imsg_clear(&b);
-}
-
 /* ---- typed messages ---- */
 
 /* Every shorter or longer payload must be refused. */
@@ -634,6 +504,14 @@ parse_executor_config(const struct imsg *im)
 }
 
 static int
+parse_cgroup_config(const struct imsg *im)
+{
+	struct cgroup_config c;
+
+	return cgroup_config_parse(im, &c) == 0;
+}
+
+static int
 parse_tool_error(const struct imsg *im)
 {
 	struct tool_error e;
@@ -663,6 +541,7 @@ messages_are_read_exactly_as_written(void **state)
 	struct result r;
 	struct bridge_config bc;
 	struct executor_config ec;
+	struct cgroup_config cg;
 	struct sign_request s;
 	struct workspace ws;
 	struct match m;
@@ -713,8 +592,14 @@ messages_are_read_exactly_as_written(void **state)
 	ec.user = ec.home = list[0];
 	ec.env = list;
 	ec.nenv = 2;
+	ec.slots = 1;
 	executor_config_build(&b, &ec);
 	exact(&b, parse_executor_config);
+
+	memset(&cg, 0, sizeof(cg));
+	cg.index = ROOTS_MAX - 1;
+	cgroup_config_build(&b, &cg);
+	exact(&b, parse_cgroup_config);
 
 	tool_error_build(&b, EC_EDIT_CONFLICT, UNCERTAIN, "text");
 	exact(&b, parse_tool_error);
@@ -767,7 +652,7 @@ random_payloads_never_break_a_parser(void **state)
 {
 	static int (*const parsers[])(const struct imsg *) = { parse_request,
 		parse_result, parse_bridge_config, parse_executor_config,
-		parse_tool_error, parse_sign };
+		parse_cgroup_config, parse_tool_error, parse_sign };
 	uint32_t seed = 20260304;
 	struct imsg im;
 	struct buf b;
@@ -831,6 +716,7 @@ main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(malformed_utf8_is_replaced_by_maximal_parts),
+		cmocka_unit_test(no_malformed_byte_is_passed_over),
 		cmocka_unit_test(units_count_as_javascript_does),
 		cmocka_unit_test(blank_is_javascript_white_space),
 		cmocka_unit_test(written_json_is_what_the_server_hashes),
@@ -844,10 +730,6 @@ main(void)
 		cmocka_unit_test(path_order),
 		cmocka_unit_test(identifiers),
 		cmocka_unit_test(iso_time_round_trip),
-		cmocka_unit_test(long_messages_arrive_whole),
-		cmocka_unit_test(unwanted_descriptors_are_closed),
-		cmocka_unit_test(broken_frames_are_refused),
-		cmocka_unit_test(message_size_is_bounded),
 		cmocka_unit_test(messages_are_read_exactly_as_written),
 		cmocka_unit_test(values_out_of_range_are_refused),
 		cmocka_unit_test(random_payloads_never_break_a_parser),

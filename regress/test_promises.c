@@ -374,8 +374,9 @@ start(void **state)
 	option = xasprintf("second=%s", second);
 	world_server(&W, NULL);
 	world_pair(&W);
-	world_worker(&W, "--workspace", option, "--allow-workspace-writes",
-	    "--allow-workspace-commands", NULL);
+	/* A slot for each, so that none gives way to the other. */
+	world_worker(&W, "--workspace", option, "--workspace-lease-slots", "2",
+	    "--allow-workspace-writes", "--allow-workspace-commands", NULL);
 	free(option);
 	return world_wait(&W, "leasing", 60000) ? 0 : -1;
 }

@@ -65,26 +65,27 @@ struct combination {
 };
 
 /*
- * First the command says which namespace it is in, then it leaves its
- * processes, then it says so, and ends or not.
+ * First the command says which namespace it is in and waits until we hold
+ * that, then it leaves its processes, then it says so, and ends or not.
  */
 static char *
 command_of(size_t kind, int ends)
 {
 	return xasprintf("readlink /proc/self/ns/pid >ns.new; mv ns.new ns; "
+			 "until [ -e pinned ]; do sleep 0.01; done\n"
 			 "%s\ntouch begun; %s",
 	    kinds[kind].command, ends ? "exit 0" : "sleep 1000");
 }
 
 /* Waits for a file of the root; 0 if it does not come. */
 static int
-wait_file(const char *root, const char *name)
+wait_file(const char *root, const char *name, uint32_t ms)
 {
 	char *path = xasprintf("%s/%s", root, name);
-	int64_t end = time_mono_ms() + 60000;
+	int64_t end = time_mono_ms() + ms;
 	int there;
 
-	while (!(there = access(path, F_OK) == 0) && time_mono_ms() < end)
+	while (!(there = access(path, F_OK) == 0) && time_mono_ms() <= end)
 		(void)poll(NULL, 0, 2);
 	free(path);
 	return there;
@@ -99,22 +100,45 @@ remove_file(const char *root, const char *name)
 	free(path);
 }
 
-/* The namespace that the command was in. */
 static void
-read_namespace(const char *root, char *link, size_t size)
+new_root_files(const char *root)
+{
+	remove_file(root, "ns");
+	remove_file(root, "pinned");
+	remove_file(root, "begun");
+}
+
+/*
+ * Holds the namespace that the command is in and lets it go on: a descriptor,
+ * or -1 if the command did not come so far in time.
+ */
+static int
+pin(const char *root, char *link, size_t size, uint32_t ms)
 {
 	char *path = xasprintf("%s/ns", root);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	ssize_t n = -1;
+	int fd, held;
 
-	assert_int_not_equal(fd, -1);
-	n = read(fd, link, size - 1);
+	if (!wait_file(root, "ns", ms)) {
+		free(path);
+		return -1;
+	}
+	if ((fd = open(path, O_RDONLY | O_CLOEXEC)) != -1) {
+		n = read(fd, link, size - 1);
+		close(fd);
+	}
+	free(path);
 	assert_true(n > 6);
-	close(fd);
 	link[n] = '\0';
 	link[strcspn(link, "\n")] = '\0';
-	assert_memory_equal(link, "pid:[", 5);
+	if ((held = namespace_pin(link)) == -1)
+		return -1;
+	path = xasprintf("%s/pinned", root);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	assert_int_not_equal(fd, -1);
+	close(fd);
 	free(path);
+	return held;
 }
 
 static uint32_t
@@ -141,93 +165,87 @@ must_be_empty(const char *link, int left, const struct combination *c)
 		    kinds[c->kind].name, end_names[c->end], left, link);
 }
 
-/* After an answer nothing is left, at once: it is sent when all are dead. */
 static void
-answered(struct harness *h, uint32_t id, const struct combination *c)
+check_answer(const struct answer *a, enum end end)
 {
-	struct answer a;
-	char link[64];
-
-	assert_int_equal(harness_wait(h, id, &a), 0);
-	read_namespace(h->roots[0], link, sizeof(link));
-	must_be_empty(link, namespace_members(link), c);
-	if (c->end == CANCEL) {
-		assert_false(a.ok);
-		assert_int_equal(a.error.code, EC_EXECUTION_ABORTED);
-		assert_int_equal(a.error.certainty, NOT_COMMITTED);
-	} else {
-		assert_true(a.ok);
-		assert_int_equal(a.result.timed_out, c->end == TIME_OUT);
-		if (c->end == EXIT)
-			assert_int_equal(a.result.exit_code, 0);
+	if (end == CANCEL) {
+		assert_false(a->ok);
+		assert_int_equal(a->error.code, EC_EXECUTION_ABORTED);
+		assert_int_equal(a->error.certainty, NOT_COMMITTED);
+		return;
 	}
-	answer_free(&a);
+	assert_true(a->ok);
+	assert_int_equal(a->result.timed_out, end == TIME_OUT);
+	if (end == EXIT)
+		assert_int_equal(a->result.exit_code, 0);
 }
 
-static void
-killed(struct harness *h, const struct combination *c)
+/*
+ * One command with this time limit. An answer is sent when all is dead, so
+ * then nothing may be left. 0 if the limit was too short for this machine.
+ */
+static int
+attempt(struct harness *h, const struct combination *c, uint32_t ms)
 {
-	char link[64];
+	char *command = command_of(c->kind, c->end == EXIT), link[64];
+	struct answer a;
+	uint32_t id;
+	int held;
 
-	read_namespace(h->roots[0], link, sizeof(link));
-	/* They are found while they are there. */
-	assert_true(namespace_members(link) >= 2);
-	harness_kill(h);
-	must_be_empty(link, namespace_emptied(link), c);
+	new_root_files(h->roots[0]);
+	id = send_command(h, command, ms);
+	free(command);
+	held = pin(h->roots[0], link, sizeof(link), ms);
+	if (held != -1 && (c->end == CANCEL || c->end == EXECUTOR_KILLED))
+		assert_true(wait_file(h->roots[0], "begun", ms));
+	if (c->end == EXECUTOR_KILLED) {
+		assert_int_not_equal(held, -1);
+		/* They are found while they are there. */
+		assert_true(namespace_members(link) >= 2);
+		harness_kill(h);
+		must_be_empty(link, namespace_emptied(link), c);
+		close(held);
+		return 1;
+	}
+	if (c->end == CANCEL)
+		harness_cancel(h, id);
+	assert_int_equal(harness_wait(h, id, &a), 0);
+	if (held != -1 && wait_file(h->roots[0], "begun", 0)) {
+		must_be_empty(link, namespace_members(link), c);
+		check_answer(&a, c->end);
+		answer_free(&a);
+		close(held);
+		return 1;
+	}
+	answer_free(&a);
+	if (held != -1)
+		close(held);
+	return 0;
 }
 
 static struct harness H;
-
-/* A limit within which the command comes to its end, four times over. */
-static uint32_t
-time_enough(struct harness *h, const char *command)
-{
-	struct answer a;
-	uint32_t ms, id;
-	char *path = xasprintf("%s/begun", h->roots[0]);
-
-	for (ms = 250; ms < 60000; ms *= 2) {
-		remove_file(h->roots[0], "begun");
-		id = send_command(h, command, ms);
-		assert_int_equal(harness_wait(h, id, &a), 0);
-		answer_free(&a);
-		if (access(path, F_OK) == 0)
-			break;
-	}
-	free(path);
-	return ms * 4;
-}
 
 static void
 run_combination(void **state)
 {
 	const struct combination *c = *state;
-	char *command = command_of(c->kind, c->end == EXIT);
-	struct harness own, *h = &H;
-	uint32_t id, timeout_ms = 300000;
+	struct harness own;
+	uint32_t ms;
 
 	if (c->end == EXECUTOR_KILLED) {
-		h = &own;
-		harness_init(h, 1);
-		copy_program(h, "ATTACK", h->roots[0], "attack");
-		if (harness_start(h) == -1)
-			fail_msg("%s", h->failed);
+		harness_init(&own, 1);
+		copy_program(&own, "ATTACK", own.roots[0], "attack");
+		if (harness_start(&own) == -1)
+			fail_msg("%s", own.failed);
+		assert_true(attempt(&own, c, 120000));
+		harness_remove(&own);
+		return;
 	}
-	if (c->end == TIME_OUT)
-		timeout_ms = time_enough(h, command);
-	remove_file(h->roots[0], "ns");
-	remove_file(h->roots[0], "begun");
-	id = send_command(h, command, timeout_ms);
-	free(command);
-	if (c->end == CANCEL || c->end == EXECUTOR_KILLED)
-		assert_true(wait_file(h->roots[0], "begun"));
-	if (c->end == CANCEL)
-		harness_cancel(h, id);
-	if (c->end == EXECUTOR_KILLED) {
-		killed(h, c);
-		harness_remove(h);
-	} else
-		answered(h, id, c);
+	ms = c->end == TIME_OUT ? 700 : 120000;
+	while (!attempt(&H, c, ms)) {
+		assert_true(ms < 60000);
+		ms *= 2;
+	}
 }
 
 /* The next command of the root is not disturbed by what was before. */
@@ -256,6 +274,7 @@ the_worker_is_killed(void **state)
 	struct world w;
 	char link[64], *body, *command;
 	size_t i;
+	int held;
 
 	(void)state;
 	for (i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++) {
@@ -273,11 +292,13 @@ the_worker_is_killed(void **state)
 		world_call_start(&w, body, &p);
 		free(body);
 		free(command);
-		assert_true(wait_file(w.project, "begun"));
-		read_namespace(w.project, link, sizeof(link));
+		held = pin(w.project, link, sizeof(link), 60000);
+		assert_int_not_equal(held, -1);
+		assert_true(wait_file(w.project, "begun", 60000));
 		assert_true(namespace_members(link) >= 2);
 		assert_int_equal(kill(w.worker, SIGKILL), 0);
 		must_be_empty(link, namespace_emptied(link), &c);
+		close(held);
 		assert_int_equal(world_markers(&w), 1);
 		(void)world_worker_end(&w, 20000);
 		world_call_abort(&p);

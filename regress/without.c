@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@
  * Runs a program on a machine that lacks something:
  *	without CALL=ERRNO ... -- PROGRAM [ARGUMENT ...]
  * Each system call named fails with that error (EPERM, EINVAL, ENOSYS or
- * EOPNOTSUPP), for the program and all that it starts.
+ * EOPNOTSUPP), for the program and all that it starts; clone and unshare only
+ * if they make a user namespace.
  */
 
 static int
@@ -38,7 +40,7 @@ static void
 refuse(scmp_filter_ctx ctx, char *rule)
 {
 	char *eq = strchr(rule, '=');
-	int nr;
+	int nr, flags;
 
 	if (eq == NULL) {
 		fprintf(stderr, "without: CALL=ERRNO is needed\n");
@@ -49,9 +51,13 @@ refuse(scmp_filter_ctx ctx, char *rule)
 	nr = strcmp(rule, "mount_setattr") == 0
 	    ? 442
 	    : seccomp_syscall_resolve_name(rule);
+	flags = strcmp(rule, "clone") == 0 || strcmp(rule, "unshare") == 0;
 	if (nr == __NR_SCMP_ERROR ||
 	    seccomp_rule_add(ctx,
-		SCMP_ACT_ERRNO((unsigned int)error_number(eq)), nr, 0) < 0) {
+		SCMP_ACT_ERRNO((unsigned int)error_number(eq)), nr,
+		flags ? 1 : 0,
+		SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)) <
+		0) {
 		fprintf(stderr, "without: %s\n", rule);
 		exit(2);
 	}
