@@ -10,7 +10,6 @@
 #include "cancellation.h"
 #include "credential.h"
 #include "flight.h"
-#include "json.h"
 #include "lanes.h"
 #include "lease.h"
 #include "log.h"
@@ -18,12 +17,12 @@
 #include "pulse.h"
 #include "receipt.h"
 #include "registration.h"
-#include "request.h"
 #include "result.h"
 #include "roots.h"
 #include "settlement.h"
 #include "timer.h"
 #include "times.h"
+#include "work.h"
 
 #define ACK_LIMIT       10000
 #define REJECTION_GRACE 30000
@@ -50,11 +49,7 @@ struct assignment {
 	struct bridge *b;
 	int slot; /* or LANE_LEGACY */
 	enum phase phase;
-	struct fence fence;
-	int64_t expires_at; /* server clock; -1: not a time */
-	const char *refusal; /* not to be run: why */
-	struct tool_request tr;
-	int has_root; /* tr.q.root is known */
+	struct work work;
 	struct root_turn turn;
 	int64_t remaining; /* ms, before the acknowledgement */
 	int64_t started; /* monotonic; of the acknowledgement */
@@ -96,7 +91,7 @@ static void settle_rejected(
 static int
 mutation(const struct assignment *as)
 {
-	return (OP_BIT(as->tr.q.operation) & OPS_MUTATION) != 0;
+	return (OP_BIT(as->work.tr.q.operation) & OPS_MUTATION) != 0;
 }
 
 static int
@@ -148,7 +143,8 @@ report(struct assignment *as, enum receipt_kind kind,
 	if (bridge_stopping(as->b) && deadline > cap)
 		deadline = cap;
 	as->phase = AS_REPORTING;
-	as->receipt = receipt_send(as->b, &as->fence, kind, deadline, done, as);
+	as->receipt = receipt_send(
+	    as->b, &as->work.fence, kind, deadline, done, as);
 }
 
 /*
@@ -158,18 +154,20 @@ report(struct assignment *as, enum receipt_kind kind,
 static void
 quarantine(struct assignment *as, const char *why)
 {
+	static const char fmt[] =
+	    "workspace %s: assignment %s: %s; the workspace is quarantined, "
+	    "see \"QUARANTINE\" in librechat-code(1)";
+	const char *ws = as->work.tr.workspace, *id = as->work.fence.assignment;
 	struct failure f;
 
-	failure_set(&f, FAIL_QUARANTINED,
-	    "workspace %s: assignment %s: %s; the workspace is quarantined, "
-	    "see \"QUARANTINE\" in librechat-code(1)",
-	    as->tr.workspace, as->fence.assignment, why);
+	failure_set(&f, FAIL_QUARANTINED, fmt, ws, id, why);
 	if (!has_slot(as)) {
 		as->done(&f, as->owed, as->arg);
 		return;
 	}
-	log_warnx("%s", f.text);
-	roots_fence(as->b->roots, as->tr.q.root, why);
+	if (roots_fenced(as->b->roots, as->work.tr.q.root) == NULL)
+		log_warnx(fmt, ws, id, why);
+	roots_fence(as->b->roots, as->work.tr.q.root, why);
 	if (bridge_stopping(as->b) && as->armed)
 		lanes_unclean(as->b, f.text);
 	report(as, RECEIPT_QUARANTINE, on_quarantined);
@@ -188,7 +186,7 @@ on_cleaned(enum outcome outcome, const struct failure *f, void *arg)
 	}
 	xsnprintf(why, sizeof(why),
 	    "the Code API did not confirm the clean-up: %.128s", f->text);
-	if (as->has_root)
+	if (as->work.has_root)
 		quarantine(as, why);
 	else
 		finish(as, f->class, why);
@@ -203,73 +201,30 @@ accepted(struct assignment *as, enum failure_class class, const char *text)
 		finish(as, class, text);
 		return;
 	}
-	failure_set(&as->after, class, "%s", text);
+	/* text may be what is there already. */
+	if (text != as->after.text)
+		failure_set(&as->after, class, "%s", text);
 	report(as, RECEIPT_CLEANUP, on_cleaned);
 }
 
 /* ---- from the lease to the start ---- */
 
-static void
-read_request(struct assignment *as, const struct json *j)
-{
-	const char *kind = json_get_str(j, "executionKind"), *wrong;
-	const struct bridge_config *c = &as->b->config;
-	size_t i;
-
-	if (kind == NULL || strcmp(kind, "sandbox") == 0) {
-		as->refusal = "this worker has no sandbox runtime";
-		return;
-	}
-	if (strcmp(kind, "workspace_tool") != 0) {
-		as->refusal = "this worker does not know the execution kind";
-		return;
-	}
-	wrong = request_validate(json_get(j, "request"), &as->tr);
-	if (wrong != NULL) {
-		log_debug("assignment %s: invalid request: %s",
-		    as->fence.assignment, wrong);
-		as->refusal = wrong;
-		return;
-	}
-	as->tr.q.assignment = xstrdup(as->fence.assignment);
-	for (i = 0; i < c->nworkspaces; i++) {
-		if (strcmp(c->workspaces[i].id, as->tr.workspace) != 0)
-			continue;
-		as->tr.q.root = (uint32_t)i;
-		as->has_root = 1;
-	}
-}
-
 struct assignment *
 assignment_new(
     struct bridge *b, const struct json *j, int slot, const char **error)
 {
-	const char *id, *token, *expires;
 	struct assignment *as;
-	int64_t generation;
+	struct work work;
 
-	id = json_get_str(j, "assignmentId");
-	token = json_get_str(j, "leaseToken");
-	if (id == NULL || *id == '\0' || strlen(id) > ID_BYTES_MAX ||
-	    token == NULL || *token == '\0' ||
-	    json_get_integer(j, "generation", &generation) == -1) {
-		*error = "the assignment has no valid id, generation or "
-			 "lease token";
+	if (work_read(&work, &b->config, j, error) == -1)
 		return NULL;
-	}
 	as = xcalloc(1, sizeof(*as));
 	as->b = b;
 	as->slot = slot;
+	as->work = work;
 	as->owed = OWED_SETTLEMENT;
 	as->turn.granted = proceed;
 	as->turn.arg = as;
-	as->fence.assignment = xstrdup(id);
-	as->fence.token = xstrdup(token);
-	as->fence.generation = generation;
-	expires = json_get_str(j, "expiresAt");
-	if (expires == NULL || time_parse_iso(expires, &as->expires_at) == -1)
-		as->expires_at = -1;
-	read_request(as, j);
 	return as;
 }
 
@@ -289,24 +244,23 @@ assignment_free(struct assignment *as)
 		event_free(as->deadline_timer);
 	if (as->cancel_timer != NULL)
 		event_free(as->cancel_timer);
-	tool_request_free(&as->tr);
 	result_free(&as->result);
 	buf_free(&as->answer.data);
 	tool_error_free(&as->error);
-	fence_free(&as->fence);
+	work_free(&as->work);
 	free(as);
 }
 
 const char *
 assignment_id(const struct assignment *as)
 {
-	return as->fence.assignment;
+	return as->work.fence.assignment;
 }
 
 int
 assignment_is(const struct assignment *as, const char *id)
 {
-	return strcmp(as->fence.assignment, id) == 0;
+	return strcmp(as->work.fence.assignment, id) == 0;
 }
 
 static void
@@ -335,7 +289,7 @@ on_rejected(enum outcome outcome, const struct failure *f, void *arg)
 	}
 	log_warnx("assignment %s was not run, and the server could not be "
 		  "told: %s",
-	    as->fence.assignment, f->text);
+	    as->work.fence.assignment, f->text);
 	finish(as, f->class == FAIL_TERMINAL ? FAIL_TERMINAL : as->after.class,
 	    as->after.text);
 }
@@ -360,9 +314,9 @@ reject_unexecuted(
 		limit = STOP_LIMIT;
 	xsnprintf(text, sizeof(text), "assignment was not executed");
 	buf_init(&body);
-	settlement_rejected(&body, as->b, &as->fence, EC_NONE, text);
-	as->settlement = settlement_send(
-	    as->b, &as->fence, &body, time_mono_ms() + limit, on_rejected, as);
+	settlement_rejected(&body, as->b, &as->work.fence, EC_NONE, text);
+	as->settlement = settlement_send(as->b, &as->work.fence, &body,
+	    time_mono_ms() + limit, on_rejected, as);
 }
 
 static void
@@ -404,14 +358,14 @@ on_acknowledged(const struct reply *r, void *arg)
 		return;
 	}
 	as->deadline = now + left;
-	if (!as->has_root ||
-	    roots_enter(as->b->roots, &as->turn, as->tr.q.root)) {
+	if (!as->work.has_root ||
+	    roots_enter(as->b->roots, &as->turn, as->work.tr.q.root)) {
 		proceed(as);
 		return;
 	}
 	as->phase = AS_WAITING;
-	log_debug("assignment %s waits for workspace %s", as->fence.assignment,
-	    as->tr.workspace);
+	log_debug("assignment %s waits for workspace %s",
+	    as->work.fence.assignment, as->work.tr.workspace);
 	timer_set(as->deadline_timer, left);
 }
 
@@ -428,9 +382,9 @@ proceed(void *arg)
 		reject_unexecuted(as, FAIL_NONE, "");
 		return;
 	}
-	if (as->expires_at != -1)
+	if (as->work.expires_at != -1)
 		credential_set_offset(
-		    cr, as->expires_at - (time_wall_ms() + left));
+		    cr, as->work.expires_at - (time_wall_ms() + left));
 	if (credential_due(cr)) {
 		as->phase = AS_RENEWING;
 		as->renew = credential_refresh(cr,
@@ -459,8 +413,8 @@ assignment_start(struct assignment *as, int64_t remaining,
 	as->started = time_mono_ms();
 	as->phase = AS_ACKING;
 	buf_init(&body);
-	fence_ack(&body, as->b, &as->fence);
-	target = api_assignment_target(as->b, as->fence.assignment, "ack");
+	fence_ack(&body, as->b, &as->work.fence);
+	target = api_assignment_target(as->b, as->work.fence.assignment, "ack");
 	as->ack = api_call(
 	    as->b, "ack", target, &body, ACK_LIMIT, 0, on_acknowledged, as);
 	free(target);
@@ -473,7 +427,7 @@ assignment_repeat(struct assignment *as, enum remnant owed,
 	as->done = done;
 	as->arg = arg;
 	log_debug("assignment %s was handed out again; it is not run twice",
-	    as->fence.assignment);
+	    as->work.fence.assignment);
 	if (owed == OWED_QUARANTINE)
 		report(as, RECEIPT_QUARANTINE, on_quarantined);
 	else
@@ -490,7 +444,7 @@ abort_work(struct assignment *as, const char *why, int hard)
 	if (as->aborted != NULL)
 		return;
 	as->aborted = why;
-	log_debug("assignment %s: %s", as->fence.assignment, why);
+	log_debug("assignment %s: %s", as->work.fence.assignment, why);
 	if (as->phase == AS_EXECUTING) {
 		peer_send(
 		    as->b->executor, MSG_CANCEL, as->request_id, -1, NULL);
@@ -551,7 +505,7 @@ dispatch(struct assignment *as)
 	as->phase = AS_EXECUTING;
 	as->request_id = bridge_id(as->b);
 	buf_init(&m);
-	request_build(&m, &as->tr.q);
+	request_build(&m, &as->work.tr.q);
 	peer_send(as->b->executor, MSG_REQUEST, as->request_id, -1, &m);
 	buf_wipe(&m);
 	/*
@@ -573,17 +527,17 @@ run(struct assignment *as)
 	struct buf m;
 
 	keep_known(as);
-	if (as->has_root &&
-	    (fenced = roots_fenced(b->roots, as->tr.q.root)) != NULL) {
+	if (as->work.has_root &&
+	    (fenced = roots_fenced(b->roots, as->work.tr.q.root)) != NULL) {
 		quarantine(as, fenced);
 		return;
 	}
-	if (as->refusal == NULL)
-		as->refusal = request_admit(&as->tr,
+	if (as->work.refusal == NULL)
+		as->work.refusal = request_admit(&as->work.tr,
 		    registration_offer(b->registration), b->config.workspaces,
 		    b->config.nworkspaces);
-	if (as->refusal != NULL) {
-		settle_rejected(as, EC_NONE, as->refusal, as->deadline);
+	if (as->work.refusal != NULL) {
+		settle_rejected(as, EC_NONE, as->work.refusal, as->deadline);
 		return;
 	}
 	as->cancel_timer = evtimer_new(b->base, on_cancel_limit, as);
@@ -591,10 +545,11 @@ run(struct assignment *as)
 		fatalx("out of memory");
 	timer_set(as->deadline_timer, as->deadline - time_mono_ms());
 	as->cancellation = cancellation_start(
-	    b, as->fence.assignment, on_cancelled, as);
-	log_debug("assignment %s: %s in workspace %s", as->fence.assignment,
-	    operation_name((enum operation)as->tr.q.operation),
-	    as->tr.workspace);
+	    b, as->work.fence.assignment, on_cancelled, as);
+	log_debug("assignment %s: %s in workspace %s",
+	    as->work.fence.assignment,
+	    operation_name((enum operation)as->work.tr.q.operation),
+	    as->work.tr.workspace);
 	if (!mutation(as)) {
 		dispatch(as);
 		return;
@@ -602,7 +557,7 @@ run(struct assignment *as)
 	as->phase = AS_ARMING;
 	as->arm_id = bridge_id(b);
 	buf_init(&m);
-	assignment_ref_build(&m, as->tr.q.root, as->fence.assignment);
+	assignment_ref_build(&m, as->work.tr.q.root, as->work.fence.assignment);
 	peer_send(b->monitor, MSG_ARM, as->arm_id, -1, &m);
 	buf_free(&m);
 }
@@ -627,7 +582,7 @@ not_settled(struct assignment *as, const struct failure *f)
 	} else if (as->armed)
 		quarantine(as, why);
 	else if (has_slot(as) && as->fulfilled && f->class != FAIL_TERMINAL) {
-		log_debug("assignment %s: %s", as->fence.assignment, why);
+		log_debug("assignment %s: %s", as->work.fence.assignment, why);
 		as->fulfilled = 0;
 		settle_rejected(as, EC_NONE,
 		    "the result was not accepted, or too late",
@@ -655,7 +610,7 @@ on_settled(enum outcome outcome, const struct failure *f, void *arg)
 	as->phase = AS_CLEARING;
 	as->clear_id = bridge_id(as->b);
 	buf_init(&m);
-	assignment_ref_build(&m, as->tr.q.root, as->fence.assignment);
+	assignment_ref_build(&m, as->work.tr.q.root, as->work.fence.assignment);
 	peer_send(as->b->monitor, MSG_CLEAR, as->clear_id, -1, &m);
 	buf_free(&m);
 }
@@ -669,7 +624,7 @@ settle(struct assignment *as, struct buf *body, int64_t deadline)
 	if (bridge_stopping(as->b) && deadline > cap)
 		deadline = cap;
 	as->settlement = settlement_send(
-	    as->b, &as->fence, body, deadline, on_settled, as);
+	    as->b, &as->work.fence, body, deadline, on_settled, as);
 }
 
 static void
@@ -679,7 +634,7 @@ settle_rejected(struct assignment *as, enum error_code code, const char *text,
 	struct buf body;
 
 	buf_init(&body);
-	settlement_rejected(&body, as->b, &as->fence, code, text);
+	settlement_rejected(&body, as->b, &as->work.fence, code, text);
 	settle(as, &body, deadline);
 }
 
@@ -697,8 +652,9 @@ settle_fulfilled(struct assignment *as)
 
 	as->fulfilled = 1;
 	buf_init(&body);
-	settlement_fulfilled(&body, as->b, &as->fence, as->tr.workspace,
-	    &as->tr.q, &as->result, after_path_active(as));
+	settlement_fulfilled(&body, as->b, &as->work.fence,
+	    as->work.tr.workspace, &as->work.tr.q, &as->result,
+	    after_path_active(as));
 	result_free(&as->result);
 	buf_free(&as->answer.data);
 	settle(as, &body, as->deadline);
@@ -748,7 +704,7 @@ conclude_mutation(struct assignment *as, const char *invalid)
 		quarantine(as, "the executor gave an invalid result");
 	else if (!as->hard)
 		settle_fulfilled(as);
-	else if (as->tr.q.operation == OP_EXECUTE_COMMAND)
+	else if (as->work.tr.q.operation == OP_EXECUTE_COMMAND)
 		settle_rejected(
 		    as, EC_EXECUTION_ABORTED, as->aborted, long_deadline);
 	else
@@ -766,10 +722,11 @@ conclude(void *arg)
 		abort_work(as, "assignment expired", 1);
 	if (as->has_result) {
 		invalid = result_check(
-		    &as->tr.q, &as->result, after_path_active(as));
+		    &as->work.tr.q, &as->result, after_path_active(as));
 		if (invalid != NULL)
 			log_warnx("executor: invalid result of %s: %s",
-			    operation_name((enum operation)as->tr.q.operation),
+			    operation_name(
+				(enum operation)as->work.tr.q.operation),
 			    invalid);
 	}
 	if (mutation(as))

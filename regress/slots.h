@@ -54,4 +54,10 @@ char *place_fence(struct place *, size_t root);
 /* The marker of a root; to be freed. */
 char *place_marker(const struct place *, size_t root);
 
+/*
+ * The first process of the sandbox in which "sleep MARK" runs, once it does
+ * (harness.h has the marks).
+ */
+pid_t place_sandbox(struct place *, const char *mark);
+
 #endif

@@ -273,6 +273,20 @@ marker_that_stays(struct place *p)
 	free(marker);
 }
 
+/* The first process of its sandbox dies during a command. */
+static void
+lost_sandbox(struct place *p)
+{
+	const char *mark = new_mark();
+	char *command = xasprintf("sleep %s; true", mark);
+	struct pending call;
+
+	start(p, 1, command, &call);
+	assert_int_equal(kill(place_sandbox(p, mark), SIGKILL), 0);
+	assert_int_equal(end(&call), 422);
+	free(command);
+}
+
 static const struct cause {
 	const char *name;
 	void (*strike)(struct place *);
@@ -281,6 +295,7 @@ static const struct cause {
 	{ "a refused settlement", refused_settlement, 1 },
 	{ "a lost receipt", lost_cleanup_receipt, 0 },
 	{ "a marker that cannot be removed", marker_that_stays, 1 },
+	{ "the loss of its sandbox", lost_sandbox, 1 },
 };
 
 static void
@@ -468,6 +483,7 @@ main(void)
 		CAUSE(0),
 		CAUSE(1),
 		CAUSE(2),
+		CAUSE(3),
 		cmocka_unit_test(a_marker_from_before_is_refused_by_the_worker),
 		cmocka_unit_test(a_stop_ends_all_that_runs),
 		cmocka_unit_test(a_stop_that_leaves_a_marker_says_so),
