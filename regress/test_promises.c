@@ -272,8 +272,23 @@ p11_the_shared_scratch_is_closed(void **state)
 static void
 p14_roots_are_independent(void **state)
 {
+	struct pending p;
+	char *body, *begun;
+
 	(void)state;
+	/* One is busy: the other is not. */
+	body = world_command_body("touch begun; while [ -e begun ]; do sleep "
+				  "0.02; done; echo first",
+	    0);
+	world_call_start(&W, body, &p);
+	free(body);
+	begun = xasprintf("%s/begun", W.project);
+	assert_true(world_file_wait(begun, 60000));
 	expect_in("second", "cat mine; echo x >new", "second\n");
+	assert_int_equal(unlink(begun), 0);
+	free(begun);
+	assert_int_equal(world_call_end(&p, NULL), 200);
+
 	expectf("primary\n", "cat mine; cat %s/mine %s/new 2>/dev/null", second,
 	    second);
 	expect_in("second", "cat new; rm new", "x\n");
@@ -322,6 +337,9 @@ a_bad_working_directory_is_clean(void **state)
 		free(body);
 	}
 	assert_true(world_wait(&W, "idle", 20000));
+	/* The marker goes when the settlement is accepted. */
+	for (i = 0; i < 10000 && world_markers(&W) != 0; i++)
+		usleep(2000);
 	assert_int_equal(world_markers(&W), 0);
 	expect("ls ran 2>/dev/null; rm file out loop; echo open", "open\n");
 }
