@@ -272,6 +272,7 @@ p11_the_shared_scratch_is_closed(void **state)
 static void
 p14_roots_are_independent(void **state)
 {
+	struct json *j = NULL;
 	struct pending p;
 	char *body, *begun;
 
@@ -287,7 +288,9 @@ p14_roots_are_independent(void **state)
 	expect_in("second", "cat mine; echo x >new", "second\n");
 	assert_int_equal(unlink(begun), 0);
 	free(begun);
-	assert_int_equal(world_call_end(&p, NULL), 200);
+	assert_int_equal(world_call_end(&p, &j), 200);
+	assert_string_equal(json_get_str(j, "stdout"), "first\n");
+	json_free(j);
 
 	expectf("primary\n", "cat mine; cat %s/mine %s/new 2>/dev/null", second,
 	    second);
@@ -390,7 +393,7 @@ start(void **state)
 	identity = xasprintf(
 	    "%s/.config/librechat/code/test-worker.json", W.home);
 	option = xasprintf("second=%s", second);
-	world_server(&W, NULL);
+	world_server(&W, "--slots", "2", NULL);
 	world_pair(&W);
 	/* A slot for each, so that none gives way to the other. */
 	world_worker(&W, "--workspace", option, "--workspace-lease-slots", "2",
