@@ -471,6 +471,50 @@ links_on_the_way_work(void **state)
 	alone(links);
 }
 
+/* ---- second names, with roots as the daemon hands them over ---- */
+
+static void
+second_names(void)
+{
+	struct harness as = { .uid = getuid(), .gid = getgid() };
+	struct world w;
+	char *path, *text;
+
+	MUST(mount("play", "/mnt", "tmpfs", 0, "mode=0755") == 0);
+	world_init(&w, 61234);
+	world_server(&w, NULL);
+	world_pair(&w);
+	MUST(chmod(w.home, 0755) == 0);
+	put_file(&as, w.home, "secret", "SECRET\n", 7, 0644);
+	MUST(mkdir("/mnt/tmp", 0755) == 0 && mkdir("/mnt/home", 0755) == 0);
+	MUST(mount("/tmp", "/mnt/tmp", NULL, MS_BIND, NULL) == 0);
+	MUST(mount(w.home, "/mnt/home", NULL, MS_BIND, NULL) == 0);
+	path = xasprintf("%s/home", w.project);
+	MUST(mkdir(path, 0755) == 0);
+	MUST(mount(w.home, path, NULL, MS_BIND, NULL) == 0);
+	free(command_printed(&w));
+	MUST(world_command(&w, NULL, "exec", "--worker-dir", w.project, "--",
+		 "bash", "-c",
+		 "cat /mnt/home/secret /mnt/tmp/*/home/secret home/secret "
+		 "2>/dev/null; ls -A /mnt/home /mnt/tmp home; echo looked",
+		 NULL) == 0);
+	text = command_printed(&w);
+	if (strstr(text, "SECRET") != NULL ||
+	    strstr(text, "/mnt/home:\n\n/mnt/tmp:\n\nhome:\nlooked\n") == NULL)
+		fatalx("%s", text);
+	free(text);
+	MUST(umount2(path, MNT_DETACH) == 0);
+	free(path);
+	world_free(&w);
+}
+
+static void
+second_names_are_hidden_by_the_daemon(void **state)
+{
+	(void)state;
+	alone(second_names);
+}
+
 /* ---- dead mounts ---- */
 
 /* A FUSE file system whose server never answers; its descriptor, or -1. */
@@ -557,6 +601,7 @@ main(void)
 		cmocka_unit_test(row_38_a_container),
 		cmocka_unit_test(odd_things_in_a_root_stop_nothing),
 		cmocka_unit_test(links_on_the_way_work),
+		cmocka_unit_test(second_names_are_hidden_by_the_daemon),
 		cmocka_unit_test(dead_file_systems_do_not_stop_a_start),
 	};
 
