@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <event2/event.h>
 #include <sodium.h>
@@ -20,6 +23,10 @@
 #define PROOF_WINDOW 60000
 /* The Date header counts seconds, and the answer took a while. */
 #define PROOF_MARGIN 3000
+/* An answer from so many bytes on leaves holes in the heap. */
+#define LARGE_ANSWER 65536
+/* A limit below is what was left of a deadline, ms; its number says nothing. */
+#define SHORT_LIMIT 500
 
 enum call_state {
 	CALL_HELD, /* waits for the end of a rotation */
@@ -37,6 +44,7 @@ struct call {
 	uint32_t sign_id;
 	int64_t proof_time; /* wall clock */
 	int64_t limit;
+	int late; /* the limit is over */
 	struct event *timer;
 	struct http_request *request;
 	void (*done)(const struct reply *, void *);
@@ -97,7 +105,7 @@ call_free(struct call *c)
 {
 	TAILQ_REMOVE(&c->b->api->calls, c, entry);
 	if (c->request != NULL)
-		http_cancel(c->request);
+		http_cancel(c->request, c->late);
 	event_free(c->timer);
 	buf_wipe(&c->body);
 	free(c->target);
@@ -144,8 +152,12 @@ on_limit(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	xsnprintf(
-	    why, sizeof(why), "no answer within %lld ms", (long long)c->limit);
+	c->late = 1;
+	if (c->limit < SHORT_LIMIT)
+		xsnprintf(why, sizeof(why), "no answer until the deadline");
+	else
+		xsnprintf(why, sizeof(why), "no answer within %lld ms",
+		    (long long)c->limit);
 	call_fail(c, why);
 }
 
@@ -183,6 +195,18 @@ explain_refusal(struct call *c, struct reply *r, int64_t date)
 	    c->name, llabs(skew) / 1000, skew > 0 ? "behind" : "ahead of");
 }
 
+/* The many small pieces of a large answer go back to the system at once. */
+static void
+give_back(size_t len)
+{
+#ifdef __GLIBC__
+	if (len >= LARGE_ANSWER)
+		(void)malloc_trim(0);
+#else
+	(void)len;
+#endif
+}
+
 static void
 on_reply(struct http_reply *hr, void *arg)
 {
@@ -190,6 +214,7 @@ on_reply(struct http_reply *hr, void *arg)
 	struct reply r;
 	struct json *json = NULL;
 	const char *error, *s;
+	size_t len = hr->body.len;
 
 	c->request = NULL;
 	if (hr->error != NULL) {
@@ -220,6 +245,7 @@ on_reply(struct http_reply *hr, void *arg)
 	log_debug("%s: HTTP %d %s", c->name, r.status, r.code);
 	call_finish(c, &r);
 	json_free(json);
+	give_back(len);
 }
 
 #define MAX_HEADERS 8

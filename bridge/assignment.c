@@ -7,45 +7,50 @@
 
 #include "api.h"
 #include "assignment.h"
+#include "cancellation.h"
 #include "credential.h"
 #include "flight.h"
-#include "json.h"
+#include "lanes.h"
+#include "lease.h"
 #include "log.h"
 #include "peer.h"
 #include "pulse.h"
+#include "receipt.h"
 #include "registration.h"
-#include "request.h"
 #include "result.h"
+#include "roots.h"
 #include "settlement.h"
+#include "timer.h"
 #include "times.h"
+#include "work.h"
 
 #define ACK_LIMIT       10000
-#define POLL_INTERVAL   500
-#define POLL_LIMIT      2000
 #define REJECTION_GRACE 30000
 #define STOP_READ_LIMIT 2000 /* a read's settlement after a stop */
 /* The executor kills and reaps in this time, or something is badly wrong. */
-#define CANCEL_LIMIT 15000
-#define ID_BYTES_MAX 512
+#define CANCEL_LIMIT  15000
+#define RECEIPT_LIMIT 40000 /* three attempts and more */
+#define ID_BYTES_MAX  512
 
 enum phase {
 	AS_ACKING,
+	AS_WAITING, /* for its root */
 	AS_RENEWING, /* credential, before the start */
 	AS_ARMING,
 	AS_EXECUTING,
 	AS_DRAINING, /* last word of the cancellation poll */
 	AS_SETTLING,
 	AS_CLEARING,
-	AS_REJECTING /* as unexecuted */
+	AS_REJECTING, /* as unexecuted */
+	AS_REPORTING /* a receipt is on its way */
 };
 
 struct assignment {
 	struct bridge *b;
+	int slot; /* or LANE_LEGACY */
 	enum phase phase;
-	struct fence fence;
-	int64_t expires_at; /* server clock; -1: not a time */
-	const char *refusal; /* not to be run: why */
-	struct tool_request tr;
+	struct work work;
+	struct root_turn turn;
 	int64_t remaining; /* ms, before the acknowledgement */
 	int64_t started; /* monotonic; of the acknowledgement */
 	int64_t deadline; /* monotonic */
@@ -57,46 +62,42 @@ struct assignment {
 	const char *aborted; /* first reason, or NULL */
 	int hard; /* aborted by more than our own stop */
 	int fulfilled; /* that is what is being settled */
-	int settled;
-	int refused; /* the acknowledgement was: nothing has begun */
+	enum remnant owed;
 	int has_result;
 	struct imsg answer; /* that result points into */
 	struct result result;
 	int has_error;
 	struct tool_error error;
-	struct failure after; /* AS_REJECTING: what comes then */
+	struct failure after; /* AS_REJECTING, AS_REPORTING: then */
 
 	struct call *ack;
 	struct waiter *renew;
 	struct pulse *pulse;
 	struct event *deadline_timer;
 	struct event *cancel_timer;
-	struct event *poll_timer;
-	struct call *poll;
+	struct cancellation *cancellation;
 	struct settlement *settlement;
-	void (*done)(const struct failure *, int, void *);
+	struct receipt *receipt;
+	void (*done)(const struct failure *, enum remnant, void *);
 	void *arg;
 };
 
-static void conclude(struct assignment *);
+static void conclude(void *);
 static void run(struct assignment *);
-
-static void
-set_timer(struct event *ev, int64_t ms)
-{
-	struct timeval tv;
-
-	if (ms < 0)
-		ms = 0;
-	tv.tv_sec = (time_t)(ms / 1000);
-	tv.tv_usec = (suseconds_t)(ms % 1000 * 1000);
-	(void)evtimer_add(ev, &tv);
-}
+static void proceed(void *);
+static void settle_rejected(
+    struct assignment *, enum error_code, const char *text, int64_t deadline);
 
 static int
 mutation(const struct assignment *as)
 {
-	return (OP_BIT(as->tr.q.operation) & OPS_MUTATION) != 0;
+	return (OP_BIT(as->work.tr.q.operation) & OPS_MUTATION) != 0;
+}
+
+static int
+has_slot(const struct assignment *as)
+{
+	return as->slot != LANE_LEGACY;
 }
 
 /* Ends the assignment; it may be freed when this returns. */
@@ -106,71 +107,124 @@ finish(struct assignment *as, enum failure_class class, const char *text)
 	struct failure f;
 
 	failure_set(&f, class, "%s", text);
-	as->done(&f, as->settled || as->refused, as->arg);
+	roots_leave(as->b->roots, &as->turn);
+	as->done(&f, as->owed, as->arg);
+}
+
+/* ---- receipts (protocol 11.4, 11.5) ---- */
+
+static void quarantine(struct assignment *, const char *);
+
+static void
+on_quarantined(enum outcome outcome, const struct failure *f, void *arg)
+{
+	struct assignment *as = arg;
+	char why[FAILURE_TEXT];
+
+	as->receipt = NULL;
+	if (outcome == API_OK) {
+		as->owed = OWED_NOTHING;
+		finish(as, FAIL_NONE, "");
+		return;
+	}
+	as->owed = OWED_QUARANTINE;
+	xsnprintf(why, sizeof(why),
+	    "the Code API was not told of the quarantine: %.128s", f->text);
+	finish(as, f->class, why);
 }
 
 static void
+report(struct assignment *as, enum receipt_kind kind,
+    void (*done)(enum outcome, const struct failure *, void *))
+{
+	int64_t deadline = time_mono_ms() + RECEIPT_LIMIT;
+	int64_t cap = as->b->stopped_at + STOP_RECEIPT_LIMIT;
+
+	if (bridge_stopping(as->b) && deadline > cap)
+		deadline = cap;
+	as->phase = AS_REPORTING;
+	as->receipt = receipt_send(
+	    as->b, &as->work.fence, kind, deadline, done, as);
+}
+
+/*
+ * What is in the root is not known, or not known to the server. Without a
+ * slot that ends the process; with one, the use of this root.
+ */
+static void
 quarantine(struct assignment *as, const char *why)
 {
+	static const char fmt[] =
+	    "workspace %s: assignment %s: %s; the workspace is quarantined, "
+	    "see \"QUARANTINE\" in librechat-code(1)";
+	const char *ws = as->work.tr.workspace, *id = as->work.fence.assignment;
 	struct failure f;
 
-	failure_set(&f, FAIL_QUARANTINED,
-	    "workspace %s: assignment %s: %s; the workspace is quarantined, "
-	    "see \"quarantine\" in librechat-code(1)",
-	    as->tr.workspace, as->fence.assignment, why);
-	as->done(&f, as->settled, as->arg);
+	failure_set(&f, FAIL_QUARANTINED, fmt, ws, id, why);
+	if (!has_slot(as)) {
+		as->done(&f, as->owed, as->arg);
+		return;
+	}
+	if (roots_fenced(as->b->roots, as->work.tr.q.root) == NULL)
+		log_warnx(fmt, ws, id, why);
+	roots_fence(as->b->roots, as->work.tr.q.root, why);
+	if (bridge_stopping(as->b) && as->armed)
+		lanes_unclean(as->b, f.text);
+	report(as, RECEIPT_QUARANTINE, on_quarantined);
+}
+
+static void
+on_cleaned(enum outcome outcome, const struct failure *f, void *arg)
+{
+	struct assignment *as = arg;
+	char why[FAILURE_TEXT];
+
+	as->receipt = NULL;
+	if (outcome == API_OK) {
+		finish(as, as->after.class, as->after.text);
+		return;
+	}
+	xsnprintf(why, sizeof(why),
+	    "the Code API did not confirm the clean-up: %.128s", f->text);
+	if (as->work.has_root)
+		quarantine(as, why);
+	else
+		finish(as, f->class, why);
+}
+
+/* Settled, and nothing is left of it here. */
+static void
+accepted(struct assignment *as, enum failure_class class, const char *text)
+{
+	as->owed = OWED_NOTHING;
+	if (!has_slot(as)) {
+		finish(as, class, text);
+		return;
+	}
+	/* text may be what is there already. */
+	if (text != as->after.text)
+		failure_set(&as->after, class, "%s", text);
+	report(as, RECEIPT_CLEANUP, on_cleaned);
 }
 
 /* ---- from the lease to the start ---- */
 
-static void
-read_request(struct assignment *as, const struct json *j)
-{
-	const char *kind = json_get_str(j, "executionKind"), *wrong;
-
-	if (kind == NULL || strcmp(kind, "sandbox") == 0) {
-		as->refusal = "this worker has no sandbox runtime";
-		return;
-	}
-	if (strcmp(kind, "workspace_tool") != 0) {
-		as->refusal = "this worker does not know the execution kind";
-		return;
-	}
-	wrong = request_validate(json_get(j, "request"), &as->tr);
-	if (wrong != NULL) {
-		log_debug("assignment %s: invalid request: %s",
-		    as->fence.assignment, wrong);
-		as->refusal = wrong;
-		return;
-	}
-	as->tr.q.assignment = xstrdup(as->fence.assignment);
-}
-
 struct assignment *
-assignment_new(struct bridge *b, const struct json *j, const char **error)
+assignment_new(
+    struct bridge *b, const struct json *j, int slot, const char **error)
 {
-	const char *id, *token, *expires;
 	struct assignment *as;
-	int64_t generation;
+	struct work work;
 
-	id = json_get_str(j, "assignmentId");
-	token = json_get_str(j, "leaseToken");
-	if (id == NULL || *id == '\0' || strlen(id) > ID_BYTES_MAX ||
-	    token == NULL || *token == '\0' ||
-	    json_get_integer(j, "generation", &generation) == -1) {
-		*error = "the assignment has no valid id, generation or "
-			 "lease token";
+	if (work_read(&work, &b->config, j, error) == -1)
 		return NULL;
-	}
 	as = xcalloc(1, sizeof(*as));
 	as->b = b;
-	as->fence.assignment = xstrdup(id);
-	as->fence.token = xstrdup(token);
-	as->fence.generation = generation;
-	expires = json_get_str(j, "expiresAt");
-	if (expires == NULL || time_parse_iso(expires, &as->expires_at) == -1)
-		as->expires_at = -1;
-	read_request(as, j);
+	as->slot = slot;
+	as->work = work;
+	as->owed = OWED_SETTLEMENT;
+	as->turn.granted = proceed;
+	as->turn.arg = as;
 	return as;
 }
 
@@ -179,32 +233,49 @@ assignment_free(struct assignment *as)
 {
 	if (as == NULL)
 		return;
+	roots_leave(as->b->roots, &as->turn);
 	call_cancel(&as->ack);
-	call_cancel(&as->poll);
+	cancellation_stop(&as->cancellation);
 	waiter_cancel(&as->renew);
 	pulse_stop(&as->pulse);
 	settlement_cancel(&as->settlement);
+	receipt_cancel(&as->receipt);
 	if (as->deadline_timer != NULL)
 		event_free(as->deadline_timer);
 	if (as->cancel_timer != NULL)
 		event_free(as->cancel_timer);
-	if (as->poll_timer != NULL)
-		event_free(as->poll_timer);
-	tool_request_free(&as->tr);
 	result_free(&as->result);
 	buf_free(&as->answer.data);
 	tool_error_free(&as->error);
-	fence_free(&as->fence);
+	work_free(&as->work);
 	free(as);
 }
 
 const char *
 assignment_id(const struct assignment *as)
 {
-	return as->fence.assignment;
+	return as->work.fence.assignment;
 }
 
-static void on_lost(const char *why, void *arg);
+int
+assignment_is(const struct assignment *as, const char *id)
+{
+	return strcmp(as->work.fence.assignment, id) == 0;
+}
+
+static void
+on_lost(const char *why, void *arg)
+{
+	assignment_lost(arg, why);
+}
+
+/* With lease slots one heartbeat serves all lanes (lanes.h). */
+static void
+keep_known(struct assignment *as)
+{
+	if (as->pulse == NULL && !lanes_concurrent(as->b))
+		as->pulse = pulse_start(as->b, on_lost, as);
+}
 
 static void
 on_rejected(enum outcome outcome, const struct failure *f, void *arg)
@@ -213,13 +284,12 @@ on_rejected(enum outcome outcome, const struct failure *f, void *arg)
 
 	as->settlement = NULL;
 	if (outcome == API_OK) {
-		as->settled = 1;
-		finish(as, as->after.class, as->after.text);
+		accepted(as, as->after.class, as->after.text);
 		return;
 	}
 	log_warnx("assignment %s was not run, and the server could not be "
 		  "told: %s",
-	    as->fence.assignment, f->text);
+	    as->work.fence.assignment, f->text);
 	finish(as, f->class == FAIL_TERMINAL ? FAIL_TERMINAL : as->after.class,
 	    as->after.text);
 }
@@ -239,15 +309,14 @@ reject_unexecuted(
 
 	as->phase = AS_REJECTING;
 	failure_set(&as->after, class, "%s", why);
-	if (as->pulse == NULL)
-		as->pulse = pulse_start(as->b, on_lost, as);
+	keep_known(as);
 	if (bridge_stopping(as->b) && limit > STOP_LIMIT)
 		limit = STOP_LIMIT;
 	xsnprintf(text, sizeof(text), "assignment was not executed");
 	buf_init(&body);
-	settlement_rejected(&body, as->b, &as->fence, EC_NONE, text);
-	as->settlement = settlement_send(
-	    as->b, &as->fence, &body, time_mono_ms() + limit, on_rejected, as);
+	settlement_rejected(&body, as->b, &as->work.fence, EC_NONE, text);
+	as->settlement = settlement_send(as->b, &as->work.fence, &body,
+	    time_mono_ms() + limit, on_rejected, as);
 }
 
 static void
@@ -269,12 +338,11 @@ static void
 on_acknowledged(const struct reply *r, void *arg)
 {
 	struct assignment *as = arg;
-	struct credentials *cr = as->b->credentials;
 	int64_t now = time_mono_ms(), left;
 
 	as->ack = NULL;
 	if (r->outcome == API_DEFINITE) {
-		as->refused = 1;
+		as->owed = OWED_NOTHING;
 		finish(as, r->terminal ? FAIL_TERMINAL : FAIL_RETRY, r->text);
 		return;
 	}
@@ -289,10 +357,34 @@ on_acknowledged(const struct reply *r, void *arg)
 		    "the assignment's time was over before it could start");
 		return;
 	}
-	if (as->expires_at != -1)
-		credential_set_offset(
-		    cr, as->expires_at - (time_wall_ms() + left));
 	as->deadline = now + left;
+	if (!as->work.has_root ||
+	    roots_enter(as->b->roots, &as->turn, as->work.tr.q.root)) {
+		proceed(as);
+		return;
+	}
+	as->phase = AS_WAITING;
+	log_debug("assignment %s waits for workspace %s",
+	    as->work.fence.assignment, as->work.tr.workspace);
+	timer_set(as->deadline_timer, left);
+}
+
+/* The root is this assignment's (protocol 8.2). */
+static void
+proceed(void *arg)
+{
+	struct assignment *as = arg;
+	struct credentials *cr = as->b->credentials;
+	int64_t left = as->deadline - time_mono_ms();
+
+	(void)evtimer_del(as->deadline_timer);
+	if (left <= 0) {
+		reject_unexecuted(as, FAIL_NONE, "");
+		return;
+	}
+	if (as->work.expires_at != -1)
+		credential_set_offset(
+		    cr, as->work.expires_at - (time_wall_ms() + left));
 	if (credential_due(cr)) {
 		as->phase = AS_RENEWING;
 		as->renew = credential_refresh(cr,
@@ -303,24 +395,43 @@ on_acknowledged(const struct reply *r, void *arg)
 	run(as);
 }
 
+static void on_deadline(evutil_socket_t, short, void *);
+
 void
 assignment_start(struct assignment *as, int64_t remaining,
-    void (*done)(const struct failure *, int, void *), void *arg)
+    void (*done)(const struct failure *, enum remnant, void *), void *arg)
 {
 	struct buf body;
 	char *target;
 
 	as->done = done;
 	as->arg = arg;
+	as->deadline_timer = evtimer_new(as->b->base, on_deadline, as);
+	if (as->deadline_timer == NULL)
+		fatalx("out of memory");
 	as->remaining = remaining;
 	as->started = time_mono_ms();
 	as->phase = AS_ACKING;
 	buf_init(&body);
-	fence_ack(&body, as->b, &as->fence);
-	target = api_assignment_target(as->b, as->fence.assignment, "ack");
+	fence_ack(&body, as->b, &as->work.fence);
+	target = api_assignment_target(as->b, as->work.fence.assignment, "ack");
 	as->ack = api_call(
 	    as->b, "ack", target, &body, ACK_LIMIT, 0, on_acknowledged, as);
 	free(target);
+}
+
+void
+assignment_repeat(struct assignment *as, enum remnant owed,
+    void (*done)(const struct failure *, enum remnant, void *), void *arg)
+{
+	as->done = done;
+	as->arg = arg;
+	log_debug("assignment %s was handed out again; it is not run twice",
+	    as->work.fence.assignment);
+	if (owed == OWED_QUARANTINE)
+		report(as, RECEIPT_QUARANTINE, on_quarantined);
+	else
+		reject_unexecuted(as, FAIL_NONE, "");
 }
 
 /* ---- execution ---- */
@@ -333,19 +444,17 @@ abort_work(struct assignment *as, const char *why, int hard)
 	if (as->aborted != NULL)
 		return;
 	as->aborted = why;
-	log_debug("assignment %s: %s", as->fence.assignment, why);
+	log_debug("assignment %s: %s", as->work.fence.assignment, why);
 	if (as->phase == AS_EXECUTING) {
 		peer_send(
 		    as->b->executor, MSG_CANCEL, as->request_id, -1, NULL);
-		set_timer(as->cancel_timer, CANCEL_LIMIT);
+		timer_set(as->cancel_timer, CANCEL_LIMIT);
 	}
 }
 
-static void
-on_lost(const char *why, void *arg)
+void
+assignment_lost(struct assignment *as, const char *why)
 {
-	struct assignment *as = arg;
-
 	if (as->phase == AS_ARMING || as->phase == AS_EXECUTING ||
 	    as->phase == AS_DRAINING)
 		abort_work(as, why, 1);
@@ -358,8 +467,11 @@ on_deadline(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (as->phase == AS_DRAINING) {
-		call_cancel(&as->poll);
+	if (as->phase == AS_WAITING) {
+		roots_leave(as->b->roots, &as->turn);
+		reject_unexecuted(as, FAIL_NONE, "");
+	} else if (as->phase == AS_DRAINING) {
+		cancellation_stop(&as->cancellation);
 		conclude(as);
 	} else
 		abort_work(as, "assignment expired", 1);
@@ -379,66 +491,10 @@ on_cancel_limit(evutil_socket_t fd, short what, void *arg)
 	    "quarantined");
 }
 
-/* A JavaScript truth value (protocol 10.1). */
-static int
-truthy(const struct json *j)
-{
-	if (j == NULL)
-		return 0;
-	switch (j->type) {
-	case JSON_NULL:
-		return 0;
-	case JSON_BOOL:
-		return j->boolean;
-	case JSON_NUMBER:
-		return j->number < 0 || j->number > 0;
-	case JSON_STRING:
-		return j->len > 0;
-	case JSON_ARRAY:
-	case JSON_OBJECT:
-		break;
-	}
-	return 1;
-}
-
 static void
-on_poll(const struct reply *r, void *arg)
+on_cancelled(void *arg)
 {
-	struct assignment *as = arg;
-	int cancelled;
-
-	as->poll = NULL;
-	cancelled = r->status == 404 ||
-	    (r->outcome == API_OK && truthy(json_get(r->json, "cancelled")));
-	if (cancelled)
-		abort_work(as, "assignment was cancelled; aborted", 1);
-	if (as->phase == AS_DRAINING)
-		conclude(as);
-	else if (!cancelled)
-		set_timer(as->poll_timer, POLL_INTERVAL);
-}
-
-static void
-poll_cancellation(evutil_socket_t fd, short what, void *arg)
-{
-	struct assignment *as = arg;
-	struct jwriter w;
-	struct buf body;
-	char *target;
-
-	(void)fd;
-	(void)what;
-	buf_init(&body);
-	jw_init(&w, &body);
-	jw_object(&w);
-	jw_member_int(&w, "protocolVersion", 1);
-	jw_member_str(&w, "incarnationId", as->b->config.incarnation);
-	jw_object_end(&w);
-	target = api_assignment_target(
-	    as->b, as->fence.assignment, "cancellation");
-	as->poll = api_call(
-	    as->b, "cancellation", target, &body, POLL_LIMIT, 0, on_poll, as);
-	free(target);
+	abort_work(arg, "assignment was cancelled; aborted", 1);
 }
 
 static void
@@ -449,7 +505,7 @@ dispatch(struct assignment *as)
 	as->phase = AS_EXECUTING;
 	as->request_id = bridge_id(as->b);
 	buf_init(&m);
-	request_build(&m, &as->tr.q);
+	request_build(&m, &as->work.tr.q);
 	peer_send(as->b->executor, MSG_REQUEST, as->request_id, -1, &m);
 	buf_wipe(&m);
 	/*
@@ -459,39 +515,41 @@ dispatch(struct assignment *as)
 	if (as->aborted != NULL) {
 		peer_send(
 		    as->b->executor, MSG_CANCEL, as->request_id, -1, NULL);
-		set_timer(as->cancel_timer, CANCEL_LIMIT);
+		timer_set(as->cancel_timer, CANCEL_LIMIT);
 	}
 }
-
-static void settle_rejected(
-    struct assignment *, enum error_code, const char *text, int64_t deadline);
 
 static void
 run(struct assignment *as)
 {
 	struct bridge *b = as->b;
+	const char *fenced;
 	struct buf m;
 
-	as->pulse = pulse_start(b, on_lost, as);
-	if (as->refusal == NULL)
-		as->refusal = request_admit(&as->tr,
-		    registration_offer(b->registration), b->config.workspaces,
-		    b->config.nworkspaces);
-	if (as->refusal != NULL) {
-		settle_rejected(as, EC_NONE, as->refusal, as->deadline);
+	keep_known(as);
+	if (as->work.has_root &&
+	    (fenced = roots_fenced(b->roots, as->work.tr.q.root)) != NULL) {
+		quarantine(as, fenced);
 		return;
 	}
-	as->deadline_timer = evtimer_new(b->base, on_deadline, as);
+	if (as->work.refusal == NULL)
+		as->work.refusal = request_admit(&as->work.tr,
+		    registration_offer(b->registration), b->config.workspaces,
+		    b->config.nworkspaces);
+	if (as->work.refusal != NULL) {
+		settle_rejected(as, EC_NONE, as->work.refusal, as->deadline);
+		return;
+	}
 	as->cancel_timer = evtimer_new(b->base, on_cancel_limit, as);
-	as->poll_timer = evtimer_new(b->base, poll_cancellation, as);
-	if (as->deadline_timer == NULL || as->cancel_timer == NULL ||
-	    as->poll_timer == NULL)
+	if (as->cancel_timer == NULL)
 		fatalx("out of memory");
-	set_timer(as->deadline_timer, as->deadline - time_mono_ms());
-	set_timer(as->poll_timer, POLL_INTERVAL);
-	log_debug("assignment %s: %s in workspace %s", as->fence.assignment,
-	    operation_name((enum operation)as->tr.q.operation),
-	    as->tr.workspace);
+	timer_set(as->deadline_timer, as->deadline - time_mono_ms());
+	as->cancellation = cancellation_start(
+	    b, as->work.fence.assignment, on_cancelled, as);
+	log_debug("assignment %s: %s in workspace %s",
+	    as->work.fence.assignment,
+	    operation_name((enum operation)as->work.tr.q.operation),
+	    as->work.tr.workspace);
 	if (!mutation(as)) {
 		dispatch(as);
 		return;
@@ -499,41 +557,60 @@ run(struct assignment *as)
 	as->phase = AS_ARMING;
 	as->arm_id = bridge_id(b);
 	buf_init(&m);
-	assignment_ref_build(&m, as->tr.q.root, as->fence.assignment);
+	assignment_ref_build(&m, as->work.tr.q.root, as->work.fence.assignment);
 	peer_send(b->monitor, MSG_ARM, as->arm_id, -1, &m);
 	buf_free(&m);
 }
 
 /* ---- settlement ---- */
 
+/*
+ * With a slot the root stays fenced at the server until there is a result
+ * (code-api-server 15.3): if that of a read was not accepted, for example
+ * since it is too late, a rejection may be.
+ */
+static void
+not_settled(struct assignment *as, const struct failure *f)
+{
+	char why[FAILURE_TEXT + 64];
+
+	xsnprintf(why, sizeof(why), "not settled: %s", f->text);
+	if (as->armed && bridge_stopping(as->b) && !has_slot(as) &&
+	    !as->fulfilled) {
+		lanes_unclean(as->b, why);
+		finish(as, FAIL_RETRY, f->text); /* marker stays */
+	} else if (as->armed)
+		quarantine(as, why);
+	else if (has_slot(as) && as->fulfilled && f->class != FAIL_TERMINAL) {
+		log_debug("assignment %s: %s", as->work.fence.assignment, why);
+		as->fulfilled = 0;
+		settle_rejected(as, EC_NONE,
+		    "the result was not accepted, or too late",
+		    time_mono_ms() + REJECTION_GRACE);
+	} else
+		finish(as, f->class, f->text);
+}
+
 static void
 on_settled(enum outcome outcome, const struct failure *f, void *arg)
 {
 	struct assignment *as = arg;
-	char why[FAILURE_TEXT + 64];
 	struct buf m;
 
 	as->settlement = NULL;
 	if (outcome != API_OK) {
-		if (!as->armed)
-			finish(as, f->class, f->text);
-		else if (bridge_stopping(as->b) && !as->fulfilled)
-			finish(as, FAIL_RETRY, f->text); /* marker stays */
-		else {
-			xsnprintf(why, sizeof(why), "not settled: %s", f->text);
-			quarantine(as, why);
-		}
+		not_settled(as, f);
 		return;
 	}
-	as->settled = 1;
+	as->owed = OWED_NOTHING;
 	if (!as->armed) {
-		finish(as, FAIL_NONE, "");
+		accepted(as, FAIL_NONE, "");
 		return;
 	}
 	as->phase = AS_CLEARING;
 	as->clear_id = bridge_id(as->b);
 	buf_init(&m);
-	assignment_ref_build(&m, as->tr.q.root, as->fence.assignment);
+	assignment_ref_build(&m, as->work.tr.q.root, as->work.fence.assignment);
 	peer_send(as->b->monitor, MSG_CLEAR, as->clear_id, -1, &m);
 	buf_free(&m);
 }
@@ -547,7 +624,7 @@ settle(struct assignment *as, struct buf *body, int64_t deadline)
 	if (bridge_stopping(as->b) && deadline > cap)
 		deadline = cap;
 	as->settlement = settlement_send(
-	    as->b, &as->fence, body, deadline, on_settled, as);
+	    as->b, &as->work.fence, body, deadline, on_settled, as);
 }
 
 static void
@@ -557,7 +634,7 @@ settle_rejected(struct assignment *as, enum error_code code, const char *text,
 	struct buf body;
 
 	buf_init(&body);
-	settlement_rejected(&body, as->b, &as->fence, code, text);
+	settlement_rejected(&body, as->b, &as->work.fence, code, text);
 	settle(as, &body, deadline);
 }
 
@@ -575,8 +652,9 @@ settle_fulfilled(struct assignment *as)
 
 	as->fulfilled = 1;
 	buf_init(&body);
-	settlement_fulfilled(&body, as->b, &as->fence, as->tr.workspace,
-	    &as->tr.q, &as->result, after_path_active(as));
+	settlement_fulfilled(&body, as->b, &as->work.fence,
+	    as->work.tr.workspace, &as->work.tr.q, &as->result,
+	    after_path_active(as));
 	result_free(&as->result);
 	buf_free(&as->answer.data);
 	settle(as, &body, as->deadline);
@@ -586,17 +664,20 @@ settle_fulfilled(struct assignment *as)
 static void
 conclude_read(struct assignment *as, const char *invalid)
 {
-	if (bridge_stopping(as->b))
+	int64_t deadline = as->deadline;
+
+	if (has_slot(as))
+		deadline += REJECTION_GRACE;
+	if (bridge_stopping(as->b) && !has_slot(as))
 		finish(as, FAIL_RETRY, "the worker stops");
 	else if (as->has_error)
 		settle_rejected(as, (enum error_code)as->error.code,
-		    as->error.text, as->deadline);
+		    as->error.text, deadline);
 	else if (as->aborted != NULL)
-		settle_rejected(as, EC_NONE, as->aborted, as->deadline);
+		settle_rejected(as, EC_NONE, as->aborted, deadline);
 	else if (invalid != NULL)
 		settle_rejected(as, EC_NONE,
-		    "the worker's executor gave an invalid result",
-		    as->deadline);
+		    "the worker's executor gave an invalid result", deadline);
 	else
 		settle_fulfilled(as);
 }
@@ -623,7 +704,7 @@ conclude_mutation(struct assignment *as, const char *invalid)
 		quarantine(as, "the executor gave an invalid result");
 	else if (!as->hard)
 		settle_fulfilled(as);
-	else if (as->tr.q.operation == OP_EXECUTE_COMMAND)
+	else if (as->work.tr.q.operation == OP_EXECUTE_COMMAND)
 		settle_rejected(
 		    as, EC_EXECUTION_ABORTED, as->aborted, long_deadline);
 	else
@@ -631,8 +712,9 @@ conclude_mutation(struct assignment *as, const char *invalid)
 }
 
 static void
-conclude(struct assignment *as)
+conclude(void *arg)
 {
+	struct assignment *as = arg;
 	const char *invalid = NULL;
 
 	(void)evtimer_del(as->deadline_timer);
@@ -640,10 +722,11 @@ conclude(struct assignment *as)
 		abort_work(as, "assignment expired", 1);
 	if (as->has_result) {
 		invalid = result_check(
-		    &as->tr.q, &as->result, after_path_active(as));
+		    &as->work.tr.q, &as->result, after_path_active(as));
 		if (invalid != NULL)
 			log_warnx("executor: invalid result of %s: %s",
-			    operation_name((enum operation)as->tr.q.operation),
+			    operation_name(
+				(enum operation)as->work.tr.q.operation),
 			    invalid);
 	}
 	if (mutation(as))
@@ -659,17 +742,11 @@ conclude(struct assignment *as)
 static void
 executed(struct assignment *as)
 {
-	int status;
-
 	as->phase = AS_DRAINING;
 	(void)evtimer_del(as->cancel_timer);
-	(void)evtimer_del(as->poll_timer);
-	if (as->poll != NULL) {
-		status = call_status(as->poll);
-		if ((status >= 200 && status <= 299) || status == 404)
-			return;
-		call_cancel(&as->poll);
-	}
+	if (cancellation_drain(as->cancellation, conclude))
+		return;
+	cancellation_stop(&as->cancellation);
 	conclude(as);
 }
 
@@ -686,8 +763,17 @@ assignment_stop(struct assignment *as)
 		call_cancel(&as->ack);
 		reject_unexecuted(as, FAIL_RETRY, "the worker stops");
 		break;
+	case AS_WAITING:
+		roots_leave(as->b->roots, &as->turn);
+		reject_unexecuted(as, FAIL_RETRY, "the worker stops");
+		break;
 	case AS_RENEWING:
-		finish(as, FAIL_RETRY, "the worker stops");
+		/* A root with an open slot would stay fenced at the server. */
+		waiter_cancel(&as->renew);
+		if (has_slot(as))
+			reject_unexecuted(as, FAIL_RETRY, "the worker stops");
+		else
+			finish(as, FAIL_RETRY, "the worker stops");
 		break;
 	case AS_ARMING:
 	case AS_EXECUTING:
@@ -698,11 +784,14 @@ assignment_stop(struct assignment *as)
 	case AS_REJECTING:
 		settlement_cap(as->settlement,
 		    now +
-			(as->armed || as->phase == AS_REJECTING
+			(as->armed || has_slot(as) || as->phase == AS_REJECTING
 				? STOP_LIMIT
 				: STOP_READ_LIMIT));
 		break;
 	case AS_CLEARING:
+		break;
+	case AS_REPORTING:
+		receipt_cap(as->receipt, now + STOP_RECEIPT_LIMIT);
 		break;
 	}
 }
@@ -750,7 +839,7 @@ got_verdict(struct assignment *as, struct imsg *im)
 		dispatch(as);
 	} else {
 		as->armed = 0;
-		finish(as, FAIL_NONE, "");
+		accepted(as, FAIL_NONE, "");
 	}
 	free(v.error);
 	return 0;

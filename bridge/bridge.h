@@ -11,8 +11,10 @@ struct credentials;
 struct event_base;
 struct http;
 struct lane;
+struct lanes;
 struct peer;
 struct registration;
+struct roots;
 
 /* States of the process, for the message tables. */
 enum process_state {
@@ -46,8 +48,8 @@ struct bridge {
 	struct api *api;
 	struct credentials *credentials;
 	struct registration *registration;
-	struct lane **lanes;
-	size_t nlanes;
+	struct roots *roots;
+	struct lanes *lanes;
 };
 
 /* What went wrong, and what follows from it (protocol 7.5). */

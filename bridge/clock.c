@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "credential.h"
 #include "http.h"
-#include "lease.h"
+#include "lanes.h"
 #include "log.h"
 #include "times.h"
 
@@ -54,15 +54,11 @@ clock_compare(const struct clocks *was, const struct clocks *now,
 static void
 begin_anew(struct bridge *b, int connections)
 {
-	size_t i;
-
-	for (i = 0; i < b->nlanes; i++)
-		lane_pause(b->lanes[i]);
+	lanes_pause(b);
 	if (connections)
 		http_renew(
 		    b->http, "the connection was given up after a suspend");
-	for (i = 0; i < b->nlanes; i++)
-		lane_resume(b->lanes[i]);
+	lanes_resume(b);
 }
 
 static void

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
@@ -85,13 +86,19 @@ reply(struct evhttp_request *req, int status, const char *body)
 static void
 reply_register(struct fake *f, struct evhttp_request *req)
 {
-	char now[TIME_ISO_SIZE], *body;
+	char now[TIME_ISO_SIZE], *body, slots[40] = "", generation[40] = "";
 
 	time_format_iso(time_wall_ms(), now);
+	if (f->grant != 0)
+		xsnprintf(slots, sizeof(slots), "\"workspaceLeaseSlots\":%d,",
+		    f->grant);
+	if (f->generation != 0)
+		xsnprintf(generation, sizeof(generation),
+		    "\"registrationGeneration\":%d,", f->generation);
 	body = xasprintf(
 	    "{\"protocolVersion\":1,\"incarnationId\":\"%s\","
 	    "\"registeredAt\":\"%s\",\"leaseTtlMs\":%lld,"
-	    "\"workspaceLeaseSlots\":1,"
+	    "%s%s"
 	    "\"supportedWorkspaceToolOperations\":[\"read_file\","
 	    "\"search_text\",\"list_files\",\"write_file\","
 	    "\"preview_edit\",\"edit_file\",\"execute_command\"],"
@@ -100,26 +107,71 @@ reply_register(struct fake *f, struct evhttp_request *req)
 	    "\"supportedWorkspaceEditFileFeatures\":"
 	    "[\"expected_base_sha256\"],"
 	    "\"supportedWorkspaceListFileFeatures\":[\"after_path\"]}",
-	    INCARNATION, now, (long long)f->ttl);
+	    INCARNATION, now, (long long)f->ttl, slots, generation);
 	reply(req, 200, body);
 	free(body);
 }
 
-static void
-hand_out(struct fake *f)
+/* Where the open lease of a lane is kept. */
+static struct evhttp_request **
+lease_of(struct fake *f, int lane)
 {
+	return lane == 0 ? &f->lease : &f->leases[lane];
+}
+
+/*
+ * Forgets a lease whose connection was closed, which libevent does not notice
+ * while the request is unanswered.
+ */
+static void
+forget_closed(struct fake *f, int lane)
+{
+	struct evhttp_request **lease = lease_of(f, lane);
+	struct bufferevent *bev;
+	char c;
+
+	if (*lease == NULL)
+		return;
+	bev = evhttp_connection_get_bufferevent(
+	    evhttp_request_get_connection(*lease));
+	if (recv(bufferevent_getfd(bev), &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+		*lease = NULL;
+}
+
+static void
+hand_out(struct fake *f, int lane)
+{
+	struct evhttp_request **lease = lease_of(f, lane);
 	char *body;
 
-	if (f->lease == NULL || f->assignment == NULL)
+	if (*lease == NULL || f->assignments[lane] == NULL)
 		return;
 	body = xasprintf("{\"protocolVersion\":1,\"serverElapsedMs\":0,"
 			 "\"assignment\":%s}",
-	    f->assignment);
-	reply(f->lease, 200, body);
-	f->lease = NULL;
-	free(f->assignment);
-	f->assignment = NULL;
+	    f->assignments[lane]);
+	reply(*lease, 200, body);
+	*lease = NULL;
+	free(f->assignments[lane]);
+	f->assignments[lane] = NULL;
 	free(body);
+}
+
+static void on_lease_closed(struct evhttp_connection *, void *);
+
+static void
+open_lease(struct fake *f, struct evhttp_request *req, const char *body)
+{
+	const char *slot = strstr(body, "\"workspaceLeaseSlot\":");
+	int lane = slot == NULL ? 0 : atoi(slot + 21) + 1;
+
+	assert_true(lane < FAKE_LANES);
+	forget_closed(f, lane);
+	/* One poll of a lane at a time. */
+	assert_null(*lease_of(f, lane));
+	*lease_of(f, lane) = req;
+	evhttp_connection_set_closecb(
+	    evhttp_request_get_connection(req), on_lease_closed, f);
+	hand_out(f, lane);
 }
 
 static void
@@ -176,9 +228,15 @@ static void
 on_lease_closed(struct evhttp_connection *c, void *arg)
 {
 	struct fake *f = arg;
+	struct evhttp_request **lease;
+	int lane;
 
-	if (f->lease != NULL && evhttp_request_get_connection(f->lease) == c)
-		f->lease = NULL;
+	for (lane = 0; lane < FAKE_LANES; lane++) {
+		lease = lease_of(f, lane);
+		if (*lease != NULL &&
+		    evhttp_request_get_connection(*lease) == c)
+			*lease = NULL;
+	}
 }
 
 static void
@@ -212,12 +270,9 @@ on_http(struct evhttp_request *req, void *arg)
 		return;
 	if (ends_with(r->path, "/register"))
 		reply_register(f, req);
-	else if (ends_with(r->path, "/lease")) {
-		f->lease = req;
-		evhttp_connection_set_closecb(
-		    evhttp_request_get_connection(req), on_lease_closed, f);
-		hand_out(f);
-	} else if (ends_with(r->path, "/cancellation"))
+	else if (ends_with(r->path, "/lease"))
+		open_lease(f, req, r->body);
+	else if (ends_with(r->path, "/cancellation"))
 		reply(req, 200,
 		    f->cancelled ? "{\"cancelled\":true}"
 				 : "{\"cancelled\":false}");
@@ -325,7 +380,7 @@ on_marker(struct peer *p, struct imsg *im, void *arg)
 		verdict(p, MSG_ARMED, im->id, f->arm_error);
 	} else {
 		f->clears++;
-		verdict(p, MSG_CLEARED, im->id, NULL);
+		verdict(p, MSG_CLEARED, im->id, f->clear_error);
 	}
 	return 0;
 }
@@ -342,7 +397,11 @@ on_state(struct peer *p, struct imsg *im, void *arg)
 		return -1;
 	f->registered += state == BS_REGISTERED;
 	f->reconnecting += state == BS_RECONNECTING;
-	free(text);
+	if (state == BS_RECONNECTING) {
+		free(f->trouble);
+		f->trouble = text;
+	} else
+		free(text);
 	return 0;
 }
 
@@ -371,10 +430,21 @@ static const struct peer_handler monitor_table[] = {
 /* ---- the executor ---- */
 
 static void
+not_running(struct fake *f, uint32_t id)
+{
+	size_t i;
+
+	for (i = 0; i < FAKE_ROOTS; i++)
+		if (f->running[i] == id)
+			f->running[i] = 0;
+}
+
+static void
 send_result(struct fake *f, uint32_t id)
 {
 	struct buf b;
 
+	not_running(f, id);
 	buf_init(&b);
 	result_build(&b, &f->result);
 	peer_send(f->executor, MSG_RESULT, id, -1, &b);
@@ -385,6 +455,7 @@ send_error(struct fake *f, uint32_t id, enum error_code code, enum certainty c)
 {
 	struct buf b;
 
+	not_running(f, id);
 	buf_init(&b);
 	tool_error_build(&b, code, c, "as the test said");
 	peer_send(f->executor, MSG_ERROR, id, -1, &b);
@@ -401,6 +472,11 @@ on_request(struct peer *p, struct imsg *im, void *arg)
 		return -1;
 	f->executed++;
 	f->result.operation = q.operation;
+	/* One user of a root at a time. */
+	assert_true(q.root < FAKE_ROOTS);
+	assert_int_equal(f->running[q.root], 0);
+	f->running[q.root] = im->id;
+	f->operation[q.root] = q.operation;
 	request_free(&q);
 	if (f->behaviour == FE_ANSWER)
 		send_result(f, im->id);
@@ -471,6 +547,8 @@ fake_new(enum bridge_role role)
 	TAILQ_INIT(&f->requests);
 	TAILQ_INIT(&f->faults);
 	f->ttl = 60000;
+	f->grant = 1;
+	f->generation = 41;
 	f->credential_life = 900000;
 	f->used = xstrdup("");
 	f->base = event_base_new();
@@ -531,6 +609,7 @@ fake_free(struct fake *f)
 {
 	struct fake_request *r;
 	struct fake_fault *p;
+	int lane;
 
 	if (f->pid > 0) {
 		(void)kill(f->pid, SIGKILL);
@@ -538,7 +617,10 @@ fake_free(struct fake *f)
 	}
 	peer_free(f->monitor);
 	peer_free(f->executor);
-	f->lease = NULL;
+	for (lane = 0; lane < FAKE_LANES; lane++) {
+		*lease_of(f, lane) = NULL;
+		free(f->assignments[lane]);
+	}
 	evhttp_free(f->http);
 	event_base_free(f->base);
 	while ((r = TAILQ_FIRST(&f->requests)) != NULL) {
@@ -554,9 +636,9 @@ fake_free(struct fake *f)
 	}
 	bridge_config_free(&f->config);
 	result_free(&f->result);
-	free(f->assignment);
 	free(f->used);
 	free(f->paired);
+	free(f->trouble);
 	free(f->end_text);
 	free(f);
 }
@@ -615,28 +697,83 @@ fake_fault(
 	TAILQ_INSERT_TAIL(&f->faults, p, entry);
 }
 
+static void
+offer(struct fake *f, int lane, char *assignment)
+{
+	free(f->assignments[lane]);
+	f->assignments[lane] = assignment;
+	hand_out(f, lane);
+}
+
 void
 fake_assign_raw(struct fake *f, char *assignment)
 {
-	free(f->assignment);
-	f->assignment = assignment;
-	hand_out(f);
+	offer(f, 0, assignment);
+}
+
+void
+fake_assign_slot(struct fake *f, int slot, const char *id, int64_t remaining,
+    const char *request)
+{
+	char at[TIME_ISO_SIZE], member[40] = "";
+
+	if (slot >= 0)
+		xsnprintf(
+		    member, sizeof(member), "\"workspaceLeaseSlot\":%d,", slot);
+	time_format_iso(time_wall_ms() + remaining, at);
+	offer(f, slot + 1,
+	    xasprintf("{\"protocolVersion\":1,\"assignmentId\":\"%s\","
+		      "\"workerId\":\"lab:vm\",\"incarnationId\":\"%s\","
+		      "\"generation\":7,\"leaseToken\":\"token\",%s"
+		      "\"expiresAt\":\"%s\",\"remainingMs\":%lld,"
+		      "\"executionKind\":\"workspace_tool\",\"request\":%s}",
+		id, INCARNATION, member, at, (long long)remaining, request));
 }
 
 void
 fake_assign(
     struct fake *f, const char *id, int64_t remaining, const char *request)
 {
-	char at[TIME_ISO_SIZE];
+	fake_assign_slot(f, -1, id, remaining, request);
+}
 
-	time_format_iso(time_wall_ms() + remaining, at);
-	fake_assign_raw(f,
-	    xasprintf("{\"protocolVersion\":1,\"assignmentId\":\"%s\","
-		      "\"workerId\":\"lab:vm\",\"incarnationId\":\"%s\","
-		      "\"generation\":7,\"leaseToken\":\"token\","
-		      "\"expiresAt\":\"%s\",\"remainingMs\":%lld,"
-		      "\"executionKind\":\"workspace_tool\",\"request\":%s}",
-		id, INCARNATION, at, (long long)remaining, request));
+void
+fake_slots(struct fake *f, unsigned int slots, unsigned int roots)
+{
+	struct bridge_config *c = &f->config;
+	unsigned int i;
+
+	f->grant = (int)slots;
+	c->lease_slots = (uint8_t)slots;
+	free(c->workspaces[0].id);
+	free(c->workspaces);
+	c->nworkspaces = roots;
+	c->workspaces = xcalloc(roots, sizeof(*c->workspaces));
+	for (i = 0; i < roots; i++) {
+		c->workspaces[i].id = xasprintf("r%u", i);
+		c->workspaces[i].operations = (1U << OP_MAX) - 1;
+	}
+}
+
+void
+fake_release(struct fake *f, unsigned int root)
+{
+	assert_int_not_equal(f->running[root], 0);
+	f->result.operation = (uint8_t)f->operation[root];
+	send_result(f, f->running[root]);
+}
+
+unsigned int
+fake_leasing(struct fake *f)
+{
+	unsigned int n = 0;
+	int lane;
+
+	for (lane = 0; lane < FAKE_LANES; lane++) {
+		forget_closed(f, lane);
+		n += *lease_of(f, lane) != NULL;
+	}
+	return n;
 }
 
 unsigned int

@@ -35,6 +35,9 @@ enum fake_executor {
 	FE_LATE /* with the result when it is cancelled */
 };
 
+#define FAKE_LANES 9 /* [0] the legacy lane, [n + 1] slot n */
+#define FAKE_ROOTS 8
+
 struct fake {
 	struct event_base *base;
 	struct evhttp *http;
@@ -47,8 +50,11 @@ struct fake {
 
 	TAILQ_HEAD(fake_requests, fake_request) requests;
 	TAILQ_HEAD(, fake_fault) faults;
-	struct evhttp_request *lease; /* waits for an assignment */
-	char *assignment; /* for the next lease */
+	struct evhttp_request *lease; /* of the legacy lane, waiting */
+	struct evhttp_request *leases[FAKE_LANES]; /* [0] is not used */
+	char *assignments[FAKE_LANES]; /* for the next lease of each */
+	int grant; /* lease slots in the answer; 0: no such member */
+	int generation; /* registrationGeneration; 0: no such member */
 	const char *date; /* Date header of faults, or NULL: the true one */
 	int cancelled; /* what the cancellation poll says */
 	int64_t ttl;
@@ -62,10 +68,14 @@ struct fake {
 	enum certainty certainty;
 
 	unsigned int arms, clears, stores, executed, cancels;
+	uint32_t running[FAKE_ROOTS]; /* request in each root, or 0 */
+	uint32_t operation[FAKE_ROOTS]; /* its operation */
 	const char *arm_error;
+	const char *clear_error;
 	int started; /* MSG_START was sent */
 	int registered; /* MSG_STATE said so */
 	int reconnecting;
+	char *trouble; /* text of the last such state */
 	char *paired;
 	int failed; /* MSG_FAILED */
 	int gone;
@@ -95,6 +105,20 @@ void fake_fault(
 void fake_assign(
     struct fake *, const char *id, int64_t remaining, const char *request);
 void fake_assign_raw(struct fake *, char *assignment);
+
+/*
+ * With lease slots: so many workspaces "r0", "r1" and on, and as many slots
+ * asked for and granted; before fake_start. An assignment of a slot.
+ */
+void fake_slots(struct fake *, unsigned int slots, unsigned int roots);
+void fake_assign_slot(struct fake *, int slot, const char *id,
+    int64_t remaining, const char *request);
+
+/* Answers what runs in a root (FE_HOLD) with the result. */
+void fake_release(struct fake *, unsigned int root);
+
+/* Lanes that wait for an assignment, the legacy one too. */
+unsigned int fake_leasing(struct fake *);
 
 /* Requests to a path that ends so. */
 unsigned int fake_count(struct fake *, const char *suffix);

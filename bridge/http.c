@@ -17,11 +17,30 @@
 #include "log.h"
 
 /* Connections kept alive, and for how many idle seconds. */
-#define KEEP_CONNECTIONS 4L
+/* Nine leases, a heartbeat, and what eight assignments ask (protocol 2.1). */
+#define KEEP_CONNECTIONS 24L
 #define KEEP_SECONDS     60L
 
 /* A peer that acknowledges nothing for so long is gone (tcp(7)). */
 #define USER_TIMEOUT_MS 20000
+
+/*
+ * For names, connection and TLS together. Of several addresses libcurl gives
+ * each but the last half of what is left, so that a silent one leaves time
+ * for the next within the callers' limits, 10 s; and one silent name server
+ * costs 5 s (resolv.conf(5)).
+ */
+#define CONNECT_MS 8500L
+
+/*
+ * libcurl 7.88 leaves a silent address only when something wakes it, for
+ * which it sets no timer, and then does not tell the socket of the next one.
+ * So a request that is not connected yet is looked at this often.
+ */
+#define KICK_MS 250
+
+/* Addresses are looked up again after so many seconds. */
+#define NAMES_SECONDS 60L
 
 struct http_socket {
 	TAILQ_ENTRY(http_socket) entry;
@@ -37,6 +56,7 @@ struct http_request {
 	const struct buf *body;
 	size_t sent;
 	size_t header_bytes;
+	int connected; /* asked for the body */
 	int complete; /* final header line came */
 	int given_up; /* by http_renew */
 	const char *error; /* of a callback */
@@ -51,6 +71,8 @@ struct http {
 	const struct http_config *config;
 	CURLM *multi;
 	struct event *timer;
+	struct event *kicker;
+	int doubt; /* the last request failed: addresses may have changed */
 	TAILQ_HEAD(, http_request) requests;
 	TAILQ_HEAD(, http_socket) sockets;
 };
@@ -98,6 +120,7 @@ reap(struct http *h)
 				    "%s", curl_easy_strerror(m->data.result));
 			rq->error = rq->message;
 		}
+		h->doubt = rq->error != NULL;
 		reply = rq->reply;
 		buf_init(&rq->reply.body);
 		done = rq->done;
@@ -158,6 +181,45 @@ on_set_timer(CURLM *multi, long ms, void *arg)
 }
 
 static void
+kick_later(struct http *h)
+{
+	static const struct timeval tv = { 0, KICK_MS * 1000 };
+
+	if (!evtimer_pending(h->kicker, NULL))
+		(void)evtimer_add(h->kicker, &tv);
+}
+
+/* Deprecated since it looks at every transfer, which is the point here. */
+static void
+look_at_all(CURLM *multi)
+{
+	int running;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	(void)curl_multi_socket_all(multi, &running);
+#pragma GCC diagnostic pop
+}
+
+static void
+on_kick(evutil_socket_t fd, short what, void *arg)
+{
+	struct http *h = arg;
+	struct http_request *rq;
+
+	(void)fd;
+	(void)what;
+	TAILQ_FOREACH (rq, &h->requests, entry)
+		if (!rq->connected)
+			break;
+	if (rq == NULL)
+		return;
+	kick_later(h);
+	look_at_all(h->multi);
+	reap(h);
+}
+
+static void
 socket_free(struct http_socket *s)
 {
 	TAILQ_REMOVE(&s->http->sockets, s, entry);
@@ -206,6 +268,7 @@ on_read(char *to, size_t size, size_t n, void *arg)
 	struct http_request *rq = arg;
 	size_t left = rq->body->len - rq->sent;
 
+	rq->connected = 1;
 	n *= size;
 	if (n > left)
 		n = left;
@@ -310,6 +373,14 @@ on_socket_options(void *arg, curl_socket_t fd, curlsocktype purpose)
 			    #option);                                        \
 	} while (0)
 
+/* libcurl may have been built without it. */
+static int
+http2_known(void)
+{
+	return (curl_version_info(CURLVERSION_NOW)->features &
+		   CURL_VERSION_HTTP2) != 0;
+}
+
 static void
 set_connection(struct http_request *rq)
 {
@@ -320,7 +391,15 @@ set_connection(struct http_request *rq)
 #else
 	SET(rq, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
-	SET(rq, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	/* HTTP/2 where the server chooses it in the TLS handshake. */
+	SET(rq, CURLOPT_HTTP_VERSION,
+	    http2_known() ? (long)CURL_HTTP_VERSION_2TLS
+			  : (long)CURL_HTTP_VERSION_1_1);
+	SET(rq, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+	SET(rq, CURLOPT_DNS_CACHE_TIMEOUT,
+	    rq->http->doubt ? 0L : NAMES_SECONDS);
+	/* Others that were open then may be as dead. */
+	SET(rq, CURLOPT_FRESH_CONNECT, rq->http->doubt ? 1L : 0L);
 	SET(rq, CURLOPT_NOSIGNAL, 1L);
 	SET(rq, CURLOPT_TCP_NODELAY, 1L);
 	SET(rq, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -397,6 +476,7 @@ http_post(struct http *h, const char *url, const char *const *headers,
 	set_request(rq, url);
 	if (curl_multi_add_handle(h->multi, rq->easy) != CURLM_OK)
 		fatalx("libcurl does not take a request");
+	kick_later(h);
 	return rq;
 }
 
@@ -407,8 +487,16 @@ http_request_status(const struct http_request *rq)
 }
 
 void
-http_cancel(struct http_request *rq)
+http_cancel(struct http_request *rq, int late)
 {
+	/*
+	 * HTTP/2 would end the stream only. A connection that gave no answer
+	 * in time may be dead, and the next request must not wait on it.
+	 */
+	if (late) {
+		SET(rq, CURLOPT_FORBID_REUSE, 1L);
+		rq->http->doubt = 1;
+	}
 	request_free(rq);
 }
 
@@ -476,7 +564,8 @@ http_new(struct event_base *base, const struct http_config *c, char **error)
 	TAILQ_INIT(&h->requests);
 	TAILQ_INIT(&h->sockets);
 	h->timer = evtimer_new(base, on_timer, h);
-	if (h->timer == NULL)
+	h->kicker = evtimer_new(base, on_kick, h);
+	if (h->timer == NULL || h->kicker == NULL)
 		fatalx("out of memory");
 	make_multi(h);
 	return h;
@@ -496,6 +585,7 @@ http_free(struct http *h)
 	while ((s = TAILQ_FIRST(&h->sockets)) != NULL)
 		socket_free(s);
 	event_free(h->timer);
+	event_free(h->kicker);
 	free(h);
 	curl_global_cleanup();
 }

@@ -10,11 +10,13 @@ struct http;
 struct http_request;
 
 /*
- * HTTP client: libcurl's multi interface on libevent. POST only, HTTP/1.1,
- * no redirect, no cookie, no compression, nothing from the environment. A
- * request is sent at most once: libcurl is kept from repeating one on a new
- * connection when a kept-alive one turns out to be closed, since a proof
- * counts once (code-api-server 3.7).
+ * HTTP client: libcurl's multi interface on libevent. POST only, no
+ * redirect, no cookie, no compression, nothing from the environment. HTTP/2
+ * over TLS where the server chooses it (RFC 9113 3.2), else HTTP/1.1; either
+ * way each request under way has a connection of its own, so that one that
+ * hangs holds up no other. A request is sent at most once: libcurl is kept
+ * from repeating one on a new connection when a kept-alive one turns out to
+ * be closed, since a proof counts once (code-api-server 3.7).
  */
 #define HTTP_BODY_MAX   (16U << 20) /* of an answer */
 #define HTTP_HEADER_MAX (64U << 10) /* all header lines of an answer */
@@ -61,7 +63,10 @@ int http_request_status(const struct http_request *);
  */
 void http_renew(struct http *, const char *error);
 
-/* Ends a request without calling back. */
-void http_cancel(struct http_request *);
+/*
+ * Ends a request without calling back. late: no answer came in time, so that
+ * its connection is not used again, nor is any other by the next request.
+ */
+void http_cancel(struct http_request *, int late);
 
 #endif

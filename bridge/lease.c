@@ -11,10 +11,12 @@
 #include "credential.h"
 #include "flight.h"
 #include "json.h"
+#include "lanes.h"
 #include "lease.h"
 #include "log.h"
 #include "registration.h"
 #include "retry.h"
+#include "timer.h"
 #include "times.h"
 
 #define WAIT_MS     25000
@@ -23,6 +25,7 @@
 
 struct lane {
 	struct bridge *b;
+	int slot; /* or LANE_LEGACY */
 	unsigned int attempt; /* of the back-off */
 	struct event *timer;
 	struct waiter *waiter; /* credential or registration */
@@ -35,6 +38,7 @@ struct lane {
 	 * acknowledgement was refused has not begun and may come again (7.3).
 	 */
 	char *spent;
+	enum remnant owed; /* what the server is still to be told of it */
 };
 
 static void turn(struct lane *);
@@ -45,30 +49,17 @@ lane_assignment(const struct lane *l)
 	return l->assignment;
 }
 
-/* Exit, if the last lane is idle and the process is to stop. */
+/* own: the failure is one of this lane's work, not of the connection. */
 static void
-end_if_stopping(struct lane *l)
+back_off(struct lane *l, const struct failure *f, int own)
 {
-	struct bridge *b = l->b;
-	size_t i;
-
-	if (!bridge_stopping(b))
-		return;
-	for (i = 0; i < b->nlanes; i++)
-		if (b->lanes[i]->assignment != NULL)
-			return;
-	bridge_end(b, END_CLEAN, NULL);
-}
-
-static void
-back_off(struct lane *l, const struct failure *f)
-{
-	struct timeval tv;
 	int64_t ms;
 
 	if (f->class == FAIL_QUARANTINED)
 		bridge_end(l->b, END_GENERAL, f->text);
-	end_if_stopping(l);
+	lanes_end_if_stopping(l->b);
+	if (bridge_stopping(l->b))
+		return;
 	if (f->class == FAIL_TERMINAL)
 		bridge_end(l->b, END_GENERAL, f->text);
 	if (confine_resolver_lost())
@@ -77,10 +68,9 @@ back_off(struct lane *l, const struct failure *f)
 		    "by the restricted process: start again");
 	ms = retry_delay(l->attempt++);
 	log_debug("%s; next attempt in %lld ms", f->text, (long long)ms);
-	bridge_report(l->b, BS_RECONNECTING, f->text);
-	tv.tv_sec = (time_t)(ms / 1000);
-	tv.tv_usec = (suseconds_t)(ms % 1000 * 1000);
-	(void)evtimer_add(l->timer, &tv);
+	if (!own || !lanes_concurrent(l->b))
+		bridge_report(l->b, BS_RECONNECTING, f->text);
+	timer_set(l->timer, ms);
 }
 
 static void
@@ -89,44 +79,50 @@ fail(struct lane *l, const char *text)
 	struct failure f;
 
 	failure_set(&f, FAIL_RETRY, "%s", text);
-	back_off(l, &f);
+	back_off(l, &f, 0);
 }
 
 static void
-on_assignment_done(const struct failure *f, int forget, void *arg)
+on_assignment_done(const struct failure *f, enum remnant owed, void *arg)
 {
 	struct lane *l = arg;
 	struct assignment *as = l->assignment;
 	struct failure copy = *f;
 
 	free(l->spent);
-	l->spent = forget ? NULL : xstrdup(assignment_id(as));
+	l->spent = owed == OWED_NOTHING ? NULL : xstrdup(assignment_id(as));
+	l->owed = owed;
 	l->assignment = NULL;
 	assignment_free(as);
 	if (copy.class != FAIL_NONE) {
 		if (copy.class == FAIL_RETRY && !bridge_stopping(l->b))
 			log_warnx("%s", copy.text);
-		back_off(l, &copy);
+		back_off(l, &copy, 1);
 		return;
 	}
-	end_if_stopping(l);
-	turn(l);
+	lanes_end_if_stopping(l->b);
+	if (!bridge_stopping(l->b))
+		turn(l);
 }
 
 /* The checks of protocol 7.1, in its order: NULL, or what is wrong. */
 static const char *
-check_lease(const struct bridge *b, const struct json *j, const struct json *as,
+check_lease(const struct lane *l, const struct json *j, const struct json *as,
     int64_t *remaining, int64_t *elapsed)
 {
 	const char *incarnation = json_get_str(as, "incarnationId");
+	const struct json *slot = json_get(as, "workspaceLeaseSlot");
+	int64_t number;
 
 	if (as->type != JSON_OBJECT)
 		return "the assignment is not an object";
 	if (incarnation == NULL ||
-	    strcmp(incarnation, b->config.incarnation) != 0)
+	    strcmp(incarnation, l->b->config.incarnation) != 0)
 		return "the assignment is for another incarnation";
-	if (json_get(as, "workspaceLeaseSlot") != NULL)
-		return "the assignment is for a lease slot";
+	if (l->slot == LANE_LEGACY ? slot != NULL
+				   : slot == NULL ||
+		    json_integer(slot, &number) == -1 || number != l->slot)
+		return "the assignment is for another lease slot";
 	if (json_get_integer(as, "remainingMs", remaining) == -1 ||
 	    *remaining < 0)
 		return "remainingMs is not valid";
@@ -134,6 +130,25 @@ check_lease(const struct bridge *b, const struct json *j, const struct json *as,
 	    *elapsed < 0)
 		return "serverElapsedMs is not valid";
 	return NULL;
+}
+
+/*
+ * It has ended here and comes again. With a slot the server is told what it
+ * did not hear; without one it has been told, or waits until it expires.
+ */
+static void
+take_again(struct lane *l)
+{
+	if (l->slot != LANE_LEGACY) {
+		assignment_repeat(
+		    l->assignment, l->owed, on_assignment_done, l);
+		return;
+	}
+	assignment_free(l->assignment);
+	l->assignment = NULL;
+	fail(l,
+	    "lease: an assignment that has ended here was handed "
+	    "out again; it is not run twice");
 }
 
 static void
@@ -144,21 +159,20 @@ take_assignment(struct lane *l, const struct json *j, const struct json *aj)
 	char text[FAILURE_TEXT];
 
 	took = time_mono_ms() - l->lease_started;
-	wrong = check_lease(l->b, j, aj, &remaining, &elapsed);
+	wrong = check_lease(l, j, aj, &remaining, &elapsed);
 	if (wrong == NULL)
-		l->assignment = assignment_new(l->b, aj, &wrong);
+		l->assignment = assignment_new(l->b, aj, l->slot, &wrong);
 	if (l->assignment == NULL) {
 		xsnprintf(text, sizeof(text), "lease: %s", wrong);
 		fail(l, text);
 		return;
 	}
-	if (l->spent != NULL &&
-	    strcmp(l->spent, assignment_id(l->assignment)) == 0) {
-		assignment_free(l->assignment);
-		l->assignment = NULL;
-		fail(l,
-		    "lease: an assignment that has ended here was handed "
-		    "out again; it is not run twice");
+	if (lanes_active(l->b, l, assignment_id(l->assignment)))
+		bridge_end(l->b, END_GENERAL,
+		    "lease: an assignment that is being worked on was handed "
+		    "out to another lane");
+	if (l->spent != NULL && assignment_is(l->assignment, l->spent)) {
+		take_again(l);
 		return;
 	}
 	l->attempt = 0;
@@ -169,7 +183,6 @@ take_assignment(struct lane *l, const struct json *j, const struct json *aj)
 static void
 on_leased(const struct reply *r, void *arg)
 {
-	static const struct timeval pause = { 0, EMPTY_MIN * 1000 };
 	struct lane *l = arg;
 	const struct json *aj;
 	struct failure f;
@@ -178,7 +191,7 @@ on_leased(const struct reply *r, void *arg)
 	if (r->outcome != API_OK) {
 		failure_set(&f, r->terminal ? FAIL_TERMINAL : FAIL_RETRY, "%s",
 		    r->text);
-		back_off(l, &f);
+		back_off(l, &f, 0);
 		return;
 	}
 	aj = json_get(r->json, "assignment");
@@ -193,9 +206,11 @@ on_leased(const struct reply *r, void *arg)
 		return;
 	}
 	l->attempt = 0;
+	if (lanes_concurrent(l->b))
+		bridge_report(l->b, BS_REGISTERED, NULL);
 	/* Nor over a server that does not wait as it was asked to. */
 	if (time_mono_ms() - l->lease_started < EMPTY_MIN)
-		(void)evtimer_add(l->timer, &pause);
+		timer_set(l->timer, EMPTY_MIN);
 	else
 		turn(l);
 }
@@ -213,6 +228,8 @@ lease(struct lane *l)
 	jw_member_int(&w, "protocolVersion", 1);
 	jw_member_int(&w, "waitMs", WAIT_MS);
 	jw_member_str(&w, "incarnationId", l->b->config.incarnation);
+	if (l->slot != LANE_LEGACY)
+		jw_member_int(&w, "workspaceLeaseSlot", l->slot);
 	jw_object_end(&w);
 	l->lease_started = time_mono_ms();
 	target = api_worker_target(l->b, "lease");
@@ -228,7 +245,7 @@ on_registered(const struct failure *f, void *arg)
 
 	l->waiter = NULL;
 	if (f->class != FAIL_NONE) {
-		back_off(l, f);
+		back_off(l, f, 0);
 		return;
 	}
 	bridge_report(l->b, BS_REGISTERED, NULL);
@@ -242,7 +259,7 @@ on_refreshed(const struct failure *f, void *arg)
 
 	l->waiter = NULL;
 	if (f->class != FAIL_NONE)
-		back_off(l, f);
+		back_off(l, f, 0);
 	else
 		turn(l);
 }
@@ -251,10 +268,14 @@ static void
 turn(struct lane *l)
 {
 	struct bridge *b = l->b;
+	int alive = lanes_concurrent(b) &&
+	    registration_ends_at(b->registration) > time_mono_ms();
 
 	if (credential_due(b->credentials))
 		l->waiter = credential_refresh(
 		    b->credentials, 0, on_refreshed, l);
+	else if (alive)
+		lease(l);
 	else
 		l->waiter = registration_join(
 		    b->registration, 0, on_registered, l);
@@ -269,12 +290,13 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 }
 
 struct lane *
-lane_new(struct bridge *b)
+lane_new(struct bridge *b, int slot)
 {
 	struct lane *l;
 
 	l = xcalloc(1, sizeof(*l));
 	l->b = b;
+	l->slot = slot;
 	if ((l->timer = evtimer_new(b->base, on_timer, l)) == NULL)
 		fatalx("out of memory");
 	return l;
@@ -283,6 +305,8 @@ lane_new(struct bridge *b)
 void
 lane_free(struct lane *l)
 {
+	if (l == NULL)
+		return;
 	waiter_cancel(&l->waiter);
 	call_cancel(&l->lease);
 	assignment_free(l->assignment);
@@ -305,8 +329,6 @@ lane_stop(struct lane *l)
 	call_cancel(&l->lease);
 	if (l->assignment != NULL)
 		assignment_stop(l->assignment);
-	else
-		end_if_stopping(l);
 }
 
 void

@@ -7,17 +7,20 @@ struct assignment;
 struct lane;
 
 /*
- * One lease loop (protocol 7.5): refresh the credential if due, register,
- * lease, hand the assignment over, and again. With one lease slot there is
- * one lane, which registers before every lease.
+ * One lease loop (protocol 7.5, 11.2): refresh the credential if due,
+ * register, lease, hand the assignment over, and again. With lease slots a
+ * lane registers only when the registration is no longer alive: there is a
+ * heartbeat for all of them (lanes.h). slot is what is leased, LANE_LEGACY
+ * without that member.
  */
-struct lane *lane_new(struct bridge *);
+#define LANE_LEGACY (-1)
+struct lane *lane_new(struct bridge *, int slot);
 void lane_free(struct lane *);
 
 /* Starts the first turn. */
 void lane_start(struct lane *);
 
-/* Orderly stop; when no lane has an assignment any more the process ends. */
+/* Orderly stop: idle at once, else when the assignment has ended. */
 void lane_stop(struct lane *);
 
 /*

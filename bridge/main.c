@@ -21,12 +21,13 @@
 #include "confine.h"
 #include "credential.h"
 #include "http.h"
-#include "lease.h"
+#include "lanes.h"
 #include "log.h"
 #include "maintain.h"
 #include "peer.h"
 #include "proc.h"
 #include "registration.h"
+#include "roots.h"
 #include "times.h"
 
 #ifdef SANITIZERS
@@ -117,7 +118,6 @@ static int
 on_start(struct peer *p, struct imsg *im, void *arg)
 {
 	struct bridge *b = arg;
-	size_t i;
 
 	(void)p;
 	if (im->data.len != 0)
@@ -136,14 +136,9 @@ on_start(struct peer *p, struct imsg *im, void *arg)
 	default:
 		break;
 	}
-	if (b->config.lease_slots > 1)
-		log_warnx("%u lease slots were asked for; one assignment at a "
-			  "time is served",
-		    b->config.lease_slots);
 	clock_watch(b);
 	bridge_report(b, BS_CONNECTING, NULL);
-	for (i = 0; i < b->nlanes; i++)
-		lane_start(b->lanes[i]);
+	lanes_start(b);
 	return 0;
 }
 
@@ -152,7 +147,6 @@ on_stop(struct peer *p, struct imsg *im, void *arg)
 {
 	struct bridge *b = arg;
 	unsigned int was = b->state;
-	size_t i;
 
 	(void)p;
 	if (im->data.len != 0)
@@ -165,8 +159,7 @@ on_stop(struct peer *p, struct imsg *im, void *arg)
 		bridge_end(b, END_GENERAL, "pairing: interrupted");
 	if (b->config.role != ROLE_WORKER)
 		bridge_end(b, END_GENERAL, "interrupted");
-	for (i = 0; i < b->nlanes; i++)
-		lane_stop(b->lanes[i]);
+	lanes_stop(b);
 	return 0;
 }
 
@@ -175,16 +168,10 @@ static int
 on_answer(struct peer *p, struct imsg *im, void *arg)
 {
 	struct bridge *b = arg;
-	struct assignment *as;
-	size_t i;
+	struct assignment *as = lanes_awaiting(b, im->type, im->id);
 
 	(void)p;
-	for (i = 0; i < b->nlanes; i++) {
-		as = lane_assignment(b->lanes[i]);
-		if (as != NULL && assignment_awaits(as, im->type, im->id))
-			return assignment_message(as, im);
-	}
-	return -1;
+	return as == NULL ? -1 : assignment_message(as, im);
 }
 
 #define WAITING  (1U << PS_WAITING)
@@ -290,9 +277,8 @@ make_parts(struct bridge *b)
 		b->registration = registration_new(b);
 	if (b->config.role != ROLE_WORKER)
 		return;
-	b->nlanes = 1;
-	b->lanes = xcalloc(b->nlanes, sizeof(struct lane *));
-	b->lanes[0] = lane_new(b);
+	b->roots = roots_new(&b->config);
+	b->lanes = lanes_new(b);
 }
 
 int

@@ -12,6 +12,7 @@
 #include "maintain.h"
 #include "registration.h"
 #include "retry.h"
+#include "timer.h"
 #include "times.h"
 
 #define REACH_LIMIT 15000
@@ -33,7 +34,6 @@ static void
 again(struct reset *r, const char *text)
 {
 	char line[2 * FAILURE_TEXT];
-	struct timeval tv;
 	int64_t ms, left;
 
 	left = r->deadline - time_mono_ms();
@@ -49,9 +49,7 @@ again(struct reset *r, const char *text)
 	ms = retry_delay(r->attempt++);
 	if (ms > left)
 		ms = left;
-	tv.tv_sec = (time_t)(ms / 1000);
-	tv.tv_usec = (suseconds_t)(ms % 1000 * 1000);
-	(void)evtimer_add(r->timer, &tv);
+	timer_set(r->timer, ms);
 }
 
 static void

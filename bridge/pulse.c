@@ -9,6 +9,7 @@
 #include "log.h"
 #include "pulse.h"
 #include "registration.h"
+#include "timer.h"
 #include "times.h"
 
 #define RETRY_FIRST 100
@@ -37,24 +38,12 @@ retry_in(unsigned int failures)
 }
 
 static void
-set_timer(struct event *ev, int64_t ms)
-{
-	struct timeval tv;
-
-	if (ms < 0)
-		ms = 0;
-	tv.tv_sec = (time_t)(ms / 1000);
-	tv.tv_usec = (suseconds_t)(ms % 1000 * 1000);
-	(void)evtimer_add(ev, &tv);
-}
-
-static void
 schedule_renewal(struct pulse *p)
 {
 	int64_t due = credential_due_in(p->b->credentials);
 
 	if (due >= 0)
-		set_timer(p->renew_timer, due);
+		timer_set(p->renew_timer, due);
 }
 
 static void
@@ -66,7 +55,7 @@ on_beat(const struct failure *f, void *arg)
 	if (f->class == FAIL_NONE) {
 		p->beat_failures = 0;
 		bridge_report(p->b, BS_REGISTERED, NULL);
-		set_timer(p->beat_timer,
+		timer_set(p->beat_timer,
 		    registration_beat_at(p->b->registration) - time_mono_ms());
 		/* It measured the server's clock anew (10.4). */
 		if (p->renew == NULL && p->renew_failures == 0)
@@ -76,7 +65,7 @@ on_beat(const struct failure *f, void *arg)
 	if (f->class == FAIL_TERMINAL)
 		bridge_end(p->b, END_GENERAL, f->text);
 	bridge_report(p->b, BS_RECONNECTING, f->text);
-	set_timer(p->beat_timer, retry_in(p->beat_failures++));
+	timer_set(p->beat_timer, retry_in(p->beat_failures++));
 	if (registration_ends_at(p->b->registration) <= time_mono_ms())
 		p->lost("the registration ran out", p->arg);
 }
@@ -118,7 +107,7 @@ on_renewed(const struct failure *f, void *arg)
 	ms = retry_in(p->renew_failures++);
 	if (life > 0 && ms > life / 2)
 		ms = life / 2 + 1;
-	set_timer(p->renew_timer, ms);
+	timer_set(p->renew_timer, ms);
 	/* Only these two statuses say that repeating is no use (3.3, 14). */
 	if (f->status == 401 || f->status == 403 || life <= 0)
 		p->lost("the credential cannot be renewed", p->arg);
@@ -153,7 +142,7 @@ pulse_start(struct bridge *b, void (*lost)(const char *, void *), void *arg)
 	p->renew_timer = evtimer_new(b->base, renew, p);
 	if (p->beat_timer == NULL || p->renew_timer == NULL)
 		fatalx("out of memory");
-	set_timer(p->beat_timer,
+	timer_set(p->beat_timer,
 	    registration_beat_at(b->registration) - time_mono_ms());
 	schedule_renewal(p);
 	return p;
@@ -178,7 +167,7 @@ void
 pulse_beat(struct pulse *p)
 {
 	if (p->beat == NULL)
-		set_timer(p->beat_timer, 0);
+		timer_set(p->beat_timer, 0);
 	if (p->renew == NULL)
 		schedule_renewal(p);
 }

@@ -7,13 +7,16 @@
 #include "credential.h"
 #include "flight.h"
 #include "json.h"
+#include "lanes.h"
 #include "log.h"
 #include "registration.h"
+#include "roots.h"
 #include "times.h"
 
 #define TTL_DEFAULT    60000
 #define TTL_MAX        86400000
 #define REGISTER_LIMIT 10000
+#define READY_LIMIT    10000
 #define BEAT_MIN       25
 
 struct registration {
@@ -29,6 +32,8 @@ struct registration {
 	struct offer active; /* what the server has now */
 	struct offer sent;
 	int promoting; /* second round */
+	unsigned int slots; /* granted */
+	int64_t generation; /* 0: the server does not tell */
 	int64_t ttl;
 	int64_t success; /* monotonic; start of the last good one */
 };
@@ -106,9 +111,11 @@ write_body(
 	jw_array_end(&w);
 	if (c->policy_digest != NULL)
 		jw_member_str(&w, "policyDigest", c->policy_digest);
-	/* It is never confirmed, so that a reset cannot be given work. */
-	if (c->role == ROLE_RESET)
+	/* A reset never confirms it, so that it cannot be given work. */
+	if (c->role == ROLE_RESET || c->lease_slots > 1)
 		jw_member_bool(&w, "requiresReadyConfirmation", 1);
+	if (c->lease_slots > 1)
+		jw_member_int(&w, "workspaceLeaseSlots", c->lease_slots);
 	offer_write(&w, offer, c->workspaces);
 	jw_object_end(&w);
 	jw_object_end(&w);
@@ -140,18 +147,21 @@ land(struct registration *r, enum failure_class class, const char *text)
 }
 
 /*
- * Number of lanes that the server grants (protocol 11.1); this worker asks
- * for one and does not send the member.
+ * Number of slots that the server grants (protocol 11.1), at most what was
+ * asked for; 0 if the answer cannot be.
  */
-static int
-slots_valid(const struct json *j)
+static unsigned int
+granted(const struct registration *r, const struct json *j)
 {
 	const struct json *m = json_get(j, "workspaceLeaseSlots");
 	int64_t slots;
 
 	if (m == NULL || m->type == JSON_NULL)
 		return 1;
-	return json_integer(m, &slots) == 0 && slots == 1;
+	if (json_integer(m, &slots) == -1 || slots < 1 ||
+	    slots > r->b->config.lease_slots)
+		return 0;
+	return (unsigned int)slots;
 }
 
 /* Takes over what a good answer says. */
@@ -163,6 +173,11 @@ adopt(struct registration *r, const struct json *j)
 
 	r->active = r->sent;
 	r->success = r->started;
+	r->slots = granted(r, j);
+	if (json_get_integer(j, "registrationGeneration", &r->generation) ==
+		-1 ||
+	    r->generation < 1)
+		r->generation = 0;
 	if (json_get_integer(j, "leaseTtlMs", &r->ttl) == -1 || r->ttl < 1 ||
 	    r->ttl > TTL_MAX)
 		r->ttl = TTL_DEFAULT;
@@ -181,13 +196,77 @@ check_answer(struct registration *r, const struct json *j)
 	return NULL;
 }
 
+/* The registration counts: lanes may lease. */
+static void
+complete(struct registration *r)
+{
+	if (r->b->config.role == ROLE_WORKER)
+		lanes_follow(r->b, r->slots);
+	land(r, FAIL_NONE, "");
+}
+
+static void
+on_ready(const struct reply *rp, void *arg)
+{
+	struct registration *r = arg;
+
+	r->call = NULL;
+	if (rp->outcome == API_OK)
+		complete(r);
+	else
+		land(r, rp->terminal ? FAIL_TERMINAL : FAIL_RETRY, rp->text);
+}
+
+/*
+ * Who asks for slots has to confirm every registration before it gets work
+ * (protocol 6.1).
+ */
+static void
+confirm(struct registration *r)
+{
+	const struct bridge_config *c = &r->b->config;
+	struct jwriter w;
+	struct buf body;
+	char *target;
+
+	if (c->role != ROLE_WORKER || c->lease_slots == 1) {
+		complete(r);
+		return;
+	}
+	if (r->slots == 1 && roots_any_fenced(r->b->roots)) {
+		land(r, FAIL_TERMINAL,
+		    "the Code API grants one lease slot only, and a workspace "
+		    "is quarantined: inspect or restore it, then run "
+		    "librechat-code clear-workspace-quarantine");
+		return;
+	}
+	if (r->generation == 0) {
+		land(r, FAIL_RETRY,
+		    "register: this Code API is too old for lease slots, it "
+		    "does not tell a registrationGeneration: use "
+		    "--workspace-lease-slots 1");
+		return;
+	}
+	buf_init(&body);
+	jw_init(&w, &body);
+	jw_object(&w);
+	jw_member_int(&w, "protocolVersion", 1);
+	jw_member_str(&w, "incarnationId", c->incarnation);
+	jw_member_int(&w, "registrationGeneration", r->generation);
+	jw_object_end(&w);
+	target = api_worker_target(r->b, "ready");
+	r->call = api_call(
+	    r->b, "ready", target, &body, READY_LIMIT, 0, on_ready, r);
+	free(target);
+}
+
 /* The second round failed: what the first one gave stays in force. */
 static void
 keep_first(struct registration *r, const char *why)
 {
 	log_debug("%s; the server has the compatible set", why);
 	r->remembered = r->compatible;
-	land(r, FAIL_NONE, "");
+	confirm(r);
 }
 
 static void
@@ -201,7 +280,7 @@ first_answer(struct registration *r, const struct reply *rp)
 	if (!offer_promote(&promoted, &r->wanted, &support) ||
 	    offer_equal(&promoted, &r->sent) || r->deadline <= time_mono_ms()) {
 		r->remembered = r->sent;
-		land(r, FAIL_NONE, "");
+		confirm(r);
 		return;
 	}
 	r->promoting = 1;
@@ -213,6 +292,7 @@ on_registered(const struct reply *rp, void *arg)
 {
 	struct registration *r = arg;
 	const char *wrong;
+	unsigned int slots;
 
 	r->call = NULL;
 	if (rp->outcome != API_OK) {
@@ -234,10 +314,17 @@ on_registered(const struct reply *rp, void *arg)
 			land(r, FAIL_RETRY, wrong);
 		return;
 	}
-	if (!slots_valid(rp->json)) {
+	if ((slots = granted(r, rp->json)) == 0) {
 		land(r, FAIL_TERMINAL,
 		    "register: the server grants lease slots that were not "
 		    "asked for (WORKER_FENCED)");
+		return;
+	}
+	if (r->b->config.role == ROLE_WORKER && lanes_busy(r->b) &&
+	    slots != lanes_slots(r->b)) {
+		land(r, FAIL_RETRY,
+		    "register: the server changed the number of lease slots "
+		    "while work is in progress: refused until that is over");
 		return;
 	}
 	if (!r->promoting) {
@@ -246,7 +333,7 @@ on_registered(const struct reply *rp, void *arg)
 	}
 	adopt(r, rp->json);
 	r->remembered = r->active;
-	land(r, FAIL_NONE, "");
+	confirm(r);
 }
 
 struct waiter *

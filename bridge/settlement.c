@@ -9,6 +9,7 @@
 #include "log.h"
 #include "result.h"
 #include "settlement.h"
+#include "timer.h"
 #include "times.h"
 #include "utf8.h"
 
@@ -119,7 +120,6 @@ static void
 on_attempt(const struct reply *r, void *arg)
 {
 	struct settlement *s = arg;
-	struct timeval tv = { 0, 0 };
 	int64_t left;
 
 	s->call = NULL;
@@ -137,10 +137,7 @@ on_attempt(const struct reply *r, void *arg)
 	}
 	if (s->attempts == 1)
 		log_warnx("settlement %s; delivering it again", r->text);
-	if (left > RETRY_DELAY)
-		left = RETRY_DELAY;
-	tv.tv_usec = (suseconds_t)left * 1000;
-	(void)evtimer_add(s->timer, &tv);
+	timer_set(s->timer, left > RETRY_DELAY ? RETRY_DELAY : left);
 }
 
 static void

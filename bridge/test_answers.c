@@ -28,7 +28,7 @@
 static int
 is_leasing(struct fake *f)
 {
-	return f->lease != NULL && f->assignment == NULL;
+	return f->lease != NULL && f->assignments[0] == NULL;
 }
 
 static unsigned int wanted;
@@ -126,6 +126,7 @@ static const char *const shapeless[] = {
 #define LARGE     6
 
 static char *large[LARGE];
+static const char *const names[LARGE] = { "a0", "a1", "a2", "a3", "a4", "a5" };
 
 static void
 make_large(void)
@@ -153,30 +154,55 @@ round_of(struct fake *f, const char *id)
 	assert_int_equal(fake_count(f, "/settle"), wanted);
 }
 
+/*
+ * The bridge has freed what it took when it leases again, but the kernel may
+ * count a little later on a busy machine: waits until memory is below.
+ */
+static int
+memory_falls_below(struct fake *f, long kib)
+{
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		if (memory(f, "VmRSS") <= kib)
+			return 1;
+		usleep(10000);
+	}
+	return 0;
+}
+
 static void
 no_answer_costs_memory_for_long(void **state)
 {
 	struct fake *f = worker();
-	long first, last;
+	long first;
 	size_t i;
 
 	(void)state;
 	make_large();
-	round_of(f, "a1");
 	first = memory(f, "VmRSS");
-	round_of(f, "a2");
-	round_of(f, "a3");
-	last = memory(f, "VmRSS");
+	for (i = 0; i < LARGE; i++) {
+		fake_fault(f, "/settle", 200, large[i], 1);
+		wanted = fake_count(f, "/settle") + 2;
+		fake_assign(f, names[i], 60000, READ_REQUEST);
+		fake_wait(f, is_settled, "settlement");
 #ifndef SANITIZERS
-	if (last > first + 2048)
-		fail_msg("memory grew from %ld to %ld KiB", first, last);
+		if (!memory_falls_below(f, first + 2048))
+			fail_msg("after large answer %zu: memory was %ld and "
+				 "stays at %ld KiB",
+			    i, first, memory(f, "VmRSS"));
+#endif
+	}
+	round_of(f, "all");
+#ifndef SANITIZERS
+	if (!memory_falls_below(f, first + 2048))
+		fail_msg("memory was %ld and stays at %ld KiB", first,
+		    memory(f, "VmRSS"));
 	/* A body of 16 MiB, its copy and what is made of it. */
 	if (memory(f, "VmHWM") > 160 * 1024)
 		fail_msg("as much as %ld KiB", memory(f, "VmHWM"));
 #endif
-	(void)first;
-	(void)last;
-	assert_int_equal(f->executed, 3);
+	assert_int_equal(f->executed, LARGE + 1);
 	stop_cleanly(f);
 	for (i = 0; i < LARGE; i++)
 		free(large[i]);

@@ -428,7 +428,8 @@ admission_follows_the_active_set(void **state)
 		{ LI ",\"afterPath\":\"a\"}", 0, 0, 0 },
 		{ LI "}", 0, 0, 1 },
 	};
-	struct workspace ws = { (char *)(uintptr_t) "w", NULL, R | L | W | E };
+	struct workspace ws = { (char *)(uintptr_t) "w", NULL, R | L | W | E,
+		0 };
 	struct tool_request tr;
 	struct offer o;
 	const char *wrong;

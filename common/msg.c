@@ -10,6 +10,7 @@
 static const char *const names[MSG_MAX] = {
 	[MSG_CONFIG] = "CONFIG",
 	[MSG_ROOT] = "ROOT",
+	[MSG_CGROUP] = "CGROUP",
 	[MSG_READY] = "READY",
 	[MSG_FAILED] = "FAILED",
 	[MSG_START] = "START",

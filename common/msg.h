@@ -23,6 +23,7 @@ enum msg_type {
 	MSG_CONFIG, /* monitor: first message (fd: bridge-executor channel,
 		       in the worker role) */
 	MSG_ROOT, /* monitor -> executor: one registered root (fd) */
+	MSG_CGROUP, /* monitor -> executor: control group of a root (fd) */
 	MSG_READY, /* restricted and verified, waiting for MSG_START */
 	MSG_FAILED, /* start-up failed: text; the sender then exits */
 	MSG_START, /* monitor: go on */
@@ -124,6 +125,7 @@ struct workspace {
 	char *id;
 	char *name; /* or NULL */
 	uint32_t operations; /* mask of OP_BIT */
+	uint8_t quarantined; /* not to be used; with lease slots only */
 };
 
 struct bridge_config {
@@ -172,7 +174,11 @@ struct executor_config {
 	uint64_t tmp_bytes; /* limit of /tmp, /var/tmp and shm */
 	uint64_t home_bytes;
 	uint8_t protection; /* enum protection */
+	uint32_t processes; /* limit for a root's commands; 0 = none */
+	uint64_t memory_bytes; /* likewise; in force only with groups */
+	uint8_t slots; /* idle sandboxes to keep; 1..8 */
 	uint32_t nroots; /* so many MSG_ROOT follow */
+	uint8_t groups; /* 1: then as many MSG_CGROUP */
 };
 void executor_config_build(struct buf *, const struct executor_config *);
 int executor_config_parse(const struct imsg *, struct executor_config *);
@@ -194,6 +200,16 @@ struct root_config {
 void root_config_build(struct buf *, const struct root_config *);
 int root_config_parse(const struct imsg *, struct root_config *);
 void root_config_free(struct root_config *);
+
+/*
+ * MSG_CGROUP. The descriptor is the directory of a control group (cgroups(7),
+ * version 2) with the limits of the root's commands, which start in it.
+ */
+struct cgroup_config {
+	uint32_t index; /* of the root */
+};
+void cgroup_config_build(struct buf *, const struct cgroup_config *);
+int cgroup_config_parse(const struct imsg *, struct cgroup_config *);
 
 /* MSG_FAILED and MSG_ENDED */
 struct ended {

@@ -32,6 +32,7 @@ bridge_config_build(struct buf *b, const struct bridge_config *c)
 		m_add_str(b, c->workspaces[i].id);
 		m_add_str(b, c->workspaces[i].name);
 		m_add_u32(b, c->workspaces[i].operations);
+		m_add_u8(b, c->workspaces[i].quarantined);
 	}
 	m_add_str(b, c->ca_file);
 	m_add_str(b, c->https_proxy);
@@ -73,6 +74,7 @@ bridge_config_parse(const struct imsg *im, struct bridge_config *c)
 		c->workspaces[i].id = msg_get_required(&r);
 		c->workspaces[i].name = m_get_str(&r);
 		c->workspaces[i].operations = m_get_u32(&r);
+		c->workspaces[i].quarantined = msg_get_below(&r, 2);
 	}
 	c->ca_file = m_get_str(&r);
 	c->https_proxy = m_get_str(&r);
@@ -130,7 +132,11 @@ executor_config_build(struct buf *b, const struct executor_config *c)
 	m_add_u64(b, c->tmp_bytes);
 	m_add_u64(b, c->home_bytes);
 	m_add_u8(b, c->protection);
+	m_add_u32(b, c->processes);
+	m_add_u64(b, c->memory_bytes);
+	m_add_u8(b, c->slots);
 	m_add_u32(b, c->nroots);
+	m_add_u8(b, c->groups);
 }
 
 int
@@ -150,8 +156,13 @@ executor_config_parse(const struct imsg *im, struct executor_config *c)
 	c->tmp_bytes = m_get_u64(&r);
 	c->home_bytes = m_get_u64(&r);
 	c->protection = msg_get_below(&r, PROTECT_MAX);
+	c->processes = m_get_u32(&r);
+	c->memory_bytes = m_get_u64(&r);
+	c->slots = m_get_u8(&r);
 	c->nroots = m_get_u32(&r);
-	if (c->nroots > ROOTS_MAX)
+	c->groups = msg_get_below(&r, 2);
+	if (c->nroots > ROOTS_MAX || c->processes > 1U << 22 || c->slots < 1 ||
+	    c->slots > SLOTS_MAX)
 		r.bad = 1;
 	if (m_end(&r) == -1) {
 		executor_config_free(c);
@@ -206,4 +217,23 @@ root_config_free(struct root_config *c)
 {
 	msg_free_str(&c->id);
 	msg_free_str(&c->path);
+}
+
+void
+cgroup_config_build(struct buf *b, const struct cgroup_config *c)
+{
+	m_add_u32(b, c->index);
+}
+
+int
+cgroup_config_parse(const struct imsg *im, struct cgroup_config *c)
+{
+	struct mreader r;
+
+	memset(c, 0, sizeof(*c));
+	m_begin(&r, im);
+	c->index = m_get_u32(&r);
+	if (c->index >= ROOTS_MAX)
+		r.bad = 1;
+	return m_end(&r);
 }

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,8 @@ struct peer {
 	void *arg;
 	int dispatching;
 	int dead;
+	int isolated;
+	int broken;
 };
 
 static void
@@ -32,6 +36,22 @@ peer_gone(struct peer *p)
 	event_del(p->wev);
 	p->dead = 1;
 	p->gone(p, p->arg);
+}
+
+/* The peer broke the protocol. */
+static void __attribute__((__format__(__printf__, 2, 3)))
+broke(struct peer *p, const char *fmt, ...)
+{
+	char text[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!p->isolated)
+		fatalx("%s %s", p->name, text);
+	log_warnx("%s %s", p->name, text);
+	p->broken = 1;
 }
 
 static void
@@ -46,15 +66,14 @@ peer_dispatch(struct peer *p, struct imsg *im)
 		if (h->type == im->type)
 			break;
 	if (h->type == 0)
-		fatalx(
-		    "%s sent message %u, which it may not", p->name, im->type);
-	if (*p->state > 31 || (h->states & (1U << *p->state)) == 0)
-		fatalx("%s sent %s in state %u", p->name, what, *p->state);
-	if ((im->fd != -1) != (h->want_fd != 0))
-		fatalx("%s sent %s %s descriptor", p->name, what,
+		broke(p, "sent message %u, which it may not", im->type);
+	else if (*p->state > 31 || (h->states & (1U << *p->state)) == 0)
+		broke(p, "sent %s in state %u", what, *p->state);
+	else if ((im->fd != -1) != (h->want_fd != 0))
+		broke(p, "sent %s %s descriptor", what,
 		    im->fd == -1 ? "without its" : "with a");
-	if (h->handle(p, im, p->arg) == -1)
-		fatalx("%s sent a malformed %s", p->name, what);
+	else if (h->handle(p, im, p->arg) == -1)
+		broke(p, "sent a malformed %s", what);
 }
 
 static void
@@ -68,8 +87,11 @@ peer_readable(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if ((n = imsg_read(&p->ib)) == -1) {
-		if (errno == EPROTO)
-			fatalx("%s broke the message format", p->name);
+		if (errno == EPROTO) {
+			broke(p, "broke the message format");
+			peer_gone(p);
+			return;
+		}
 		if (errno != EAGAIN && errno != EWOULDBLOCK) {
 			peer_gone(p);
 			return;
@@ -77,9 +99,11 @@ peer_readable(evutil_socket_t fd, short what, void *arg)
 		/* Dispatch what came with the last start-up message. */
 	}
 	p->dispatching = 1;
-	while (!p->dead && (r = imsg_get(&p->ib, &im)) != 0) {
-		if (r == -1)
-			fatalx("%s broke the message format", p->name);
+	while (!p->dead && !p->broken && (r = imsg_get(&p->ib, &im)) != 0) {
+		if (r == -1) {
+			broke(p, "broke the message format");
+			break;
+		}
 		peer_dispatch(p, &im);
 		imsg_free(&im);
 	}
@@ -88,7 +112,7 @@ peer_readable(evutil_socket_t fd, short what, void *arg)
 		peer_free(p);
 		return;
 	}
-	if (n == 0)
+	if (n == 0 || p->broken)
 		peer_gone(p);
 }
 
@@ -166,6 +190,12 @@ peer_new(struct event_base *base, const char *name, int fd,
 			take_fds = 1;
 	imsg_init(&ib, fd, IMSG_MESSAGE_MAX, take_fds);
 	return peer_adopt(base, name, &ib, table, state, gone, arg);
+}
+
+void
+peer_isolate(struct peer *p)
+{
+	p->isolated = 1;
 }
 
 void

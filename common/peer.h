@@ -32,7 +32,7 @@ struct peer_handler {
  * Puts a socketpair end on the event loop. name (kept by reference) is used
  * in the log; state points to the current state number of the process; the
  * table ends with a row of type 0. gone is called once when the peer closed
- * or failed; it must not return to normal work.
+ * or failed; it may free the peer.
  */
 struct peer *peer_new(struct event_base *, const char *name, int fd,
     const struct peer_handler *table, const unsigned int *state,
@@ -42,6 +42,13 @@ struct peer *peer_new(struct event_base *, const char *name, int fd,
 struct peer *peer_adopt(struct event_base *, const char *name, struct imsgbuf *,
     const struct peer_handler *table, const unsigned int *state,
     void (*gone)(struct peer *, void *), void *arg);
+
+/*
+ * From now on a peer that breaks the protocol is gone, after one line in the
+ * log, and does not end this process. For peers of which there are several,
+ * each with its own share of the work.
+ */
+void peer_isolate(struct peer *);
 
 void peer_free(struct peer *);
 

@@ -18,6 +18,7 @@
 #include "keeper.h"
 #include "log.h"
 #include "output.h"
+#include "packet.h"
 #include "sys.h"
 
 /*
@@ -44,6 +45,8 @@ struct stream {
 struct command {
 	struct event_base *base;
 	int control;
+	const struct memory *memory;
+	struct memory_events before;
 	size_t budget;
 	uint32_t timeout_ms;
 	struct stream out;
@@ -56,6 +59,7 @@ struct command {
 	struct event *drain_idle;
 	struct event *drain_max;
 	struct event *watchdog; /* after a kill */
+	int sent; /* the keeper may have it */
 	int cancelled;
 	int timed_out;
 	int shell_ended;
@@ -227,17 +231,46 @@ on_watchdog(evutil_socket_t fd, short what, void *arg)
 	finish(arg, COMMAND_LOST, NULL, "command did not end when killed");
 }
 
+/*
+ * The kernel has ended the command, or a process of it, for want of memory.
+ * The line is the last of standard error, and output_compose keeps the end.
+ */
+static int
+add_memory_line(struct command *c)
+{
+	struct memory_events after;
+	enum memory_end end;
+	char *line;
+
+	if (memory_read(c->memory->events, &after) == -1)
+		log_warn("command: memory.events");
+	end = memory_compare(&c->before, &after);
+	if (end == MEMORY_FINE)
+		return 0;
+	if (!output_at_line_start(&c->err.output))
+		output_add(&c->err.output, "\n", 1);
+	line = memory_line(end, c->memory->limit);
+	output_add(&c->err.output, line, strlen(line));
+	free(line);
+	return 1;
+}
+
 static void
 finish_result(struct command *c)
 {
 	struct result res;
+	int memory;
 
 	memset(&res, 0, sizeof(res));
 	res.operation = OP_EXECUTE_COMMAND;
 	res.exit_code = -1;
+	memory = add_memory_line(c);
 	if (c->timed_out) {
 		res.timed_out = 1;
 		res.signal = xstrdup("SIGKILL");
+	} else if (!c->shell_ended && memory) {
+		/* Its process 1 was ended with all others. */
+		res.exit_code = 128 + SIGKILL;
 	} else if (!c->shell_ended) {
 		/* Process 1 was killed from outside. */
 		res.signal = xstrdup("SIGKILL");
@@ -310,15 +343,8 @@ make_pipe(int fds[2])
 static int
 send_packet(int control, const struct request *q, const int fds[3])
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * 3)];
-	} ctl;
 	struct run_packet rp;
-	struct cmsghdr *cm;
-	struct msghdr msg;
 	struct iovec iov[3];
-	ssize_t n;
 
 	rp.cwd_len = (uint32_t)q->cwd.len;
 	rp.command_len = (uint32_t)q->command.len;
@@ -328,21 +354,7 @@ send_packet(int control, const struct request *q, const int fds[3])
 	iov[1].iov_len = q->cwd.len;
 	iov[2].iov_base = q->command.data;
 	iov[2].iov_len = q->command.len;
-	memset(&msg, 0, sizeof(msg));
-	memset(&ctl, 0, sizeof(ctl));
-	msg.msg_iov = iov;
-	msg.msg_iovlen = 3;
-	msg.msg_control = ctl.bytes;
-	msg.msg_controllen = sizeof(ctl.bytes);
-	cm = CMSG_FIRSTHDR(&msg);
-	cm->cmsg_len = CMSG_LEN(sizeof(int) * 3);
-	cm->cmsg_level = SOL_SOCKET;
-	cm->cmsg_type = SCM_RIGHTS;
-	memcpy(CMSG_DATA(cm), fds, sizeof(int) * 3);
-	do {
-		n = sendmsg(control, &msg, MSG_NOSIGNAL);
-	} while (n == -1 && errno == EINTR);
-	return n == -1 ? -1 : 0;
+	return packet_send(control, iov, 3, fds, 3);
 }
 
 static struct event *
@@ -377,13 +389,14 @@ on_start_failed(evutil_socket_t fd, short what, void *arg)
 }
 
 struct command *
-command_start(struct event_base *base, int control, const struct request *q,
+command_start(struct event_base *base, int control, const struct memory *memory,
+    const struct request *q,
     void (*done)(struct command *, enum command_end, struct result *,
 	const char *, void *),
     void *arg)
 {
 	struct command *c;
-	int out[2], err[2], st[2], fds[3], ok = 0;
+	int out[2], err[2], st[2], fds[3];
 
 	if (make_pipe(out) == -1)
 		fatal("command: pipe");
@@ -394,6 +407,9 @@ command_start(struct event_base *base, int control, const struct request *q,
 	c = xcalloc(1, sizeof(*c));
 	c->base = base;
 	c->control = control;
+	c->memory = memory;
+	if (memory_read(memory->events, &c->before) == -1)
+		log_warn("command: memory.events");
 	c->budget = q->max_output;
 	c->timeout_ms = q->timeout_ms;
 	c->pidfd = -1;
@@ -416,13 +432,13 @@ command_start(struct event_base *base, int control, const struct request *q,
 	fds[1] = err[1];
 	fds[2] = st[1];
 	if (send_packet(control, q, fds) == 0)
-		ok = 1;
+		c->sent = 1;
 	else
 		log_warn("command: hand-over to the sandbox");
 	close(out[1]);
 	close(err[1]);
 	close(st[1]);
-	if (!ok) {
+	if (!c->sent) {
 		c->pid_ev = new_event(base, -1, 0, on_start_failed, c);
 		event_active(c->pid_ev, EV_TIMEOUT, 0);
 		return c;
@@ -434,35 +450,23 @@ command_start(struct event_base *base, int control, const struct request *q,
 void
 command_answered(struct command *c)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * 4)];
-	} ctl;
 	struct run_answer ra;
-	struct iovec iov = { &ra, sizeof(ra) };
-	struct cmsghdr *cm;
-	struct msghdr msg;
+	size_t got;
 	ssize_t n;
+	int fd;
 
-	memset(&msg, 0, sizeof(msg));
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
-	msg.msg_control = ctl.bytes;
-	msg.msg_controllen = sizeof(ctl.bytes);
-	do {
-		n = recvmsg(c->control, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	} while (n == -1 && errno == EINTR);
+	n = packet_receive(
+	    c->control, &ra, sizeof(ra), &fd, 1, &got, MSG_DONTWAIT);
 	if (n == -1 && errno == EAGAIN)
 		return;
-	if (n != (ssize_t)sizeof(ra)) {
+	if (n != (ssize_t)sizeof(ra) || c->pidfd != -1) {
+		if (n > 0)
+			packet_close(&fd, got);
 		command_lost(c);
 		return;
 	}
-	cm = CMSG_FIRSTHDR(&msg);
-	if (cm != NULL && cm->cmsg_level == SOL_SOCKET &&
-	    cm->cmsg_type == SCM_RIGHTS &&
-	    cm->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&c->pidfd, CMSG_DATA(cm), sizeof(int));
+	if (got == 1)
+		c->pidfd = fd;
 	if (ra.error != 0 || c->pidfd == -1) {
 		errno = ra.error;
 		log_warn("command: clone");
@@ -489,7 +493,9 @@ command_cancel(struct command *c)
 void
 command_lost(struct command *c)
 {
-	finish(c, COMMAND_LOST, NULL, "the sandbox was lost");
+	/* What never reached the keeper cannot have done anything. */
+	finish(c, c->sent ? COMMAND_LOST : COMMAND_NOT_STARTED, NULL,
+	    "the sandbox was lost");
 }
 
 static void

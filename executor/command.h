@@ -1,6 +1,7 @@
 #ifndef EXECUTOR_COMMAND_H
 #define EXECUTOR_COMMAND_H
 
+#include "memory.h"
 #include "msg.h"
 
 struct event_base;
@@ -21,12 +22,13 @@ enum command_end {
 
 /*
  * Starts it. control is the packet socket to the keeper, used until done is
- * called; only one command at a time may use it. done gets the command (to
+ * called; only one command at a time may use it. memory is the control group
+ * that it runs in, kept by reference. done gets the command (to
  * be freed with command_free by then or later), how it ended, and a result
  * that it may take over, or text: a fixed phrase.
  */
 struct command *command_start(struct event_base *, int control,
-    const struct request *,
+    const struct memory *, const struct request *,
     void (*done)(struct command *, enum command_end, struct result *,
 	const char *text, void *),
     void *arg);
@@ -37,7 +39,10 @@ void command_answered(struct command *);
 /* Kills every process; done follows with COMMAND_ABORTED. */
 void command_cancel(struct command *);
 
-/* The keeper died: done follows at once with COMMAND_LOST. */
+/*
+ * The keeper died: done follows at once with COMMAND_LOST, or with
+ * COMMAND_NOT_STARTED if the command was never handed over.
+ */
 void command_lost(struct command *);
 
 void command_free(struct command *);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,11 @@
 #ifndef TIOCLINUX
 #define TIOCLINUX 0x541C
 #endif
-#ifndef AF_VSOCK
-#define AF_VSOCK 40
+#ifndef IPPROTO_L2TP
+#define IPPROTO_L2TP 115
+#endif
+#ifndef IPPROTO_SMC
+#define IPPROTO_SMC 256
 #endif
 
 #define ALWAYS           \
@@ -47,10 +51,26 @@
 		-1, 0, 0                \
 	}
 
-#define DATAGRAM(type)                    \
-	0, { 0, 0xffffffffULL, AF_UNIX }, \
-	{                                 \
-		1, 0xf, (type)            \
+#define IF_FROM(arg, v)     \
+	0, { arg, 0, (v) }, \
+	{                   \
+		-1, 0, 0    \
+	}
+
+#define SOCKET_TYPE(family, type)          \
+	0, { 0, 0xffffffffULL, (family) }, \
+	{                                  \
+		1, 0xf, (type)             \
+	}
+#define FAMILIES(mask, value)                      \
+	0, { 0, 0xffffffffULL & (mask), (value) }, \
+	{                                          \
+		-1, 0, 0                           \
+	}
+#define NETLINK_FROM(protocol)               \
+	0, { 0, 0xffffffffULL, AF_NETLINK }, \
+	{                                    \
+		2, 0, (protocol)             \
 	}
 
 /* In id-mapped roots. */
@@ -150,6 +170,8 @@ const struct filter_row filter_rows[] = {
 	{ "process_madvise", EPERM, ALWAYS, "memory of other processes" },
 	{ "migrate_pages", EPERM, ALWAYS, "memory of other processes" },
 	{ "move_pages", EPERM, ALWAYS, "memory of other processes" },
+	{ "listns", ENOSYS, ALWAYS, "namespaces of the host" },
+	{ "uselib", ENOSYS, ALWAYS, "removed interface" },
 	{ "kcmp", EPERM, ALWAYS, "kernel addresses" },
 	{ "memfd_secret", ENOSYS, ALWAYS, "hidden from out-of-memory" },
 	/* set-id bits on files that are root's on the host's disk */
@@ -184,22 +206,41 @@ const struct filter_row filter_rows[] = {
 	/* terminals: typing for somebody else */
 	{ "ioctl", EPERM, IF_EQUAL(1, TIOCSTI), "fakes terminal input" },
 	{ "ioctl", EPERM, IF_EQUAL(1, TIOCLINUX), "pastes into consoles" },
+	{ "ioctl", EPERM, IF_EQUAL(1, TIOCSETD), "loads line disciplines" },
 	/*
 	 * Every send on a Unix datagram socket may carry an address, which
 	 * nobody can check without a race; streams cannot (supervisor.h).
 	 */
-	{ "socket", EPERM, DATAGRAM(SOCK_DGRAM), "unchecked addresses" },
-	{ "socket", EPERM, DATAGRAM(SOCK_RAW), "the same by another name" },
-	/* sockets that are no way to a process of the same sandbox */
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_PACKET), "raw frames" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_VSOCK), "the hypervisor" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_KEY), "IPsec keys" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_BLUETOOTH), "radio" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_CAN), "field bus" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_TIPC), "kernel holes" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_ALG), "kernel crypto" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_RDS), "kernel holes" },
-	{ "socket", EAFNOSUPPORT, IF_EQUAL(0, AF_NFC), "radio" },
+	{ "socket", EPERM, SOCKET_TYPE(AF_UNIX, SOCK_DGRAM),
+	    "unchecked addresses" },
+	{ "socket", EPERM, SOCKET_TYPE(AF_UNIX, SOCK_RAW),
+	    "the same by another name" },
+	/*
+	 * Families that are no way to a process of the same sandbox, whose
+	 * modules the kernel would load: what is left is Unix (1), Internet
+	 * (2, 10) and netlink (16).
+	 */
+	{ "socket", EAFNOSUPPORT, FAMILIES(~0U, 3), "amateur radio" },
+	{ "socket", EAFNOSUPPORT, FAMILIES(~3U, 4), "IPX to bridge" },
+	{ "socket", EAFNOSUPPORT, FAMILIES(~1U, 8), "ATM, X.25" },
+	{ "socket", EAFNOSUPPORT, FAMILIES(~0U, 11), "amateur radio" },
+	{ "socket", EAFNOSUPPORT, FAMILIES(~3U, 12), "DECnet to IPsec keys" },
+	{ "socket", EAFNOSUPPORT, IF_FROM(0, 17),
+	    "frames, hypervisor, radio, field bus, kernel crypto and more" },
+	{ "socketpair", EOPNOTSUPP, IF_FROM(0, 2), "as socket" },
+	/* addresses and routes, as getaddrinfo(3) asks for them; no more */
+	{ "socket", EPROTONOSUPPORT, NETLINK_FROM(1),
+	    "audit, firewall, generic netlink, device events" },
+	{ "socket", EPERM, SOCKET_TYPE(AF_INET, SOCK_RAW), "raw packets" },
+	{ "socket", EPERM, SOCKET_TYPE(AF_INET, SOCK_PACKET), "raw frames" },
+	{ "socket", EPERM, SOCKET_TYPE(AF_INET6, SOCK_RAW), "raw packets" },
+	{ "socket", EPROTONOSUPPORT, IF_EQUAL(2, IPPROTO_DCCP),
+	    "kernel holes" },
+	{ "socket", EPROTONOSUPPORT, IF_EQUAL(2, IPPROTO_L2TP), "tunnels" },
+	{ "socket", EPROTONOSUPPORT, IF_EQUAL(2, IPPROTO_SCTP),
+	    "kernel holes" },
+	{ "socket", EPROTONOSUPPORT, IF_EQUAL(2, IPPROTO_SMC),
+	    "shared memory between machines" },
 };
 const size_t filter_nrows = sizeof(filter_rows) / sizeof(filter_rows[0]);
 
@@ -214,7 +255,7 @@ static const struct {
 	{ "quotactl_fd", 443 }, { "memfd_secret", 447 }, { "fchmodat2", 452 },
 	{ "statmount", 457 }, { "listmount", 458 },
 	{ "lsm_set_self_attr", 460 }, { "setxattrat", 463 },
-	{ "open_tree_attr", 467 } };
+	{ "open_tree_attr", 467 }, { "listns", 470 } };
 
 static int
 call_number(const char *name)
@@ -243,9 +284,40 @@ add_condition(struct scmp_arg_cmp *cmp, const struct filter_condition *c)
 	return 1;
 }
 
+/*
+ * "At least", on 32 bits whatever is in the others, as libseccomp cannot say
+ * it: a number is greater than m if it has a bit that m lacks and the same
+ * bits above that one.
+ */
+static int
+add_from(scmp_filter_ctx ctx, uint32_t action, int nr,
+    const struct scmp_arg_cmp *other, unsigned int nother,
+    const struct filter_condition *c)
+{
+	struct scmp_arg_cmp cmp[2];
+	uint32_t m = (uint32_t)c->value - 1, bit, above;
+	int r = 0;
+
+	if (nother > 0)
+		cmp[1] = *other;
+	for (bit = 1; bit != 0 && r >= 0; bit <<= 1) {
+		if (m & bit)
+			continue;
+		above = ~(bit | (bit - 1));
+		memset(&cmp[0], 0, sizeof(cmp[0]));
+		cmp[0].arg = (unsigned int)c->argument;
+		cmp[0].op = SCMP_CMP_MASKED_EQ;
+		cmp[0].datum_a = above | bit;
+		cmp[0].datum_b = (m & above) | bit;
+		r = seccomp_rule_add_array(ctx, action, nr, 1 + nother, cmp);
+	}
+	return r;
+}
+
 static int
 add_row(scmp_filter_ctx ctx, const struct filter_row *row)
 {
+	uint32_t action = SCMP_ACT_ERRNO((unsigned int)row->error);
 	struct scmp_arg_cmp cmp[2];
 	size_t n;
 	int nr;
@@ -255,8 +327,11 @@ add_row(scmp_filter_ctx ctx, const struct filter_row *row)
 		return 0;
 	n = add_condition(&cmp[0], &row->if1);
 	n += add_condition(&cmp[n], &row->if2);
-	return seccomp_rule_add_array(ctx,
-	    SCMP_ACT_ERRNO((unsigned int)row->error), nr, (unsigned int)n, cmp);
+	if (n > 0 && row->if1.mask == 0)
+		return add_from(ctx, action, nr, NULL, 0, &row->if1);
+	if (n > 1 && row->if2.mask == 0)
+		return add_from(ctx, action, nr, &cmp[0], 1, &row->if2);
+	return seccomp_rule_add_array(ctx, action, nr, (unsigned int)n, cmp);
 }
 
 /* libseccomp writes the program to a descriptor only. */
@@ -327,6 +402,52 @@ filter_compile(struct sock_fprog *prog, uint32_t arch, int mapped, char **error)
 	}
 	if (r >= 0 && (r = filter_export(ctx, prog)) == -1)
 		*error = xstrdup("seccomp: cannot export the filter");
+	seccomp_release(ctx);
+	return r < 0 ? -1 : 0;
+}
+
+/*
+ * No part of a sandbox makes one of these, and commands get the same error
+ * from their own filter.
+ */
+static const char *const never[] = { "acct", "add_key", "adjtimex", "bpf",
+	"clock_adjtime", "clock_settime", "delete_module", "fanotify_init",
+	"finit_module", "init_module", "ioperm", "iopl", "kexec_file_load",
+	"kexec_load", "keyctl", "lookup_dcookie", "migrate_pages", "move_pages",
+	"open_by_handle_at", "perf_event_open", "quotactl", "reboot",
+	"request_key", "settimeofday", "swapoff", "swapon", "syslog",
+	"userfaultfd", "vhangup" };
+
+static int
+is_never(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		if (strcmp(never[i], name) == 0)
+			return 1;
+	return 0;
+}
+
+int
+filter_compile_spawner(struct sock_fprog *prog, char **error)
+{
+	scmp_filter_ctx ctx;
+	size_t i;
+	int r = 0;
+
+	if ((ctx = seccomp_init(SCMP_ACT_ALLOW)) == NULL) {
+		*error = xstrdup("seccomp: cannot make a filter");
+		return -1;
+	}
+	(void)seccomp_attr_set(
+	    ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+	(void)seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	for (i = 0; r >= 0 && i < filter_nrows; i++)
+		if (is_never(filter_rows[i].name))
+			r = add_row(ctx, &filter_rows[i]);
+	if (r < 0 || (r = filter_export(ctx, prog)) == -1)
+		*error = xstrdup("seccomp: cannot make the spawner's filter");
 	seccomp_release(ctx);
 	return r < 0 ? -1 : 0;
 }

@@ -23,6 +23,12 @@ struct sock_fprog;
 int filter_compile(
     struct sock_fprog *, uint32_t arch, int mapped, char **error);
 
+/*
+ * The filter of the spawner, which every process of a sandbox inherits: rows
+ * of the same table that even setting up a sandbox has no use for.
+ */
+int filter_compile_spawner(struct sock_fprog *, char **error);
+
 /* The program of a libseccomp context (scmp_filter_ctx): 0 or -1. */
 int filter_export(void *ctx, struct sock_fprog *);
 
@@ -32,8 +38,8 @@ int filter_install(const struct sock_fprog *);
 /* The table, for the tests and the manual. */
 struct filter_condition {
 	int argument; /* -1: no condition */
-	uint64_t mask; /* holds if (argument & mask) == value */
-	uint64_t value;
+	uint64_t mask; /* holds if (argument & mask) == value, or with mask 0 */
+	uint64_t value; /* if the lower 32 bits are at least the value */
 };
 struct filter_row {
 	const char *name; /* system call */

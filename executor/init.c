@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -10,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bounds.h"
 #include "buf.h"
 #include "filter.h"
 #include "keeper.h"
@@ -78,7 +79,6 @@ enter_cwd(const char *cwd)
 static void
 default_state(void)
 {
-	struct rlimit core = { 0, RLIM_INFINITY };
 	sigset_t none;
 	int i;
 
@@ -87,21 +87,20 @@ default_state(void)
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)umask(022);
-	if (getrlimit(RLIMIT_CORE, &core) == 0) {
-		core.rlim_cur = 0;
-		(void)setrlimit(RLIMIT_CORE, &core);
-	}
 }
 
 static void __attribute__((__noreturn__))
-shell_main(char *const *env, const char *command)
+shell_main(const struct keeper *k, const char *command)
 {
 	char bash[] = "/bin/bash", opt[] = "-c", *argv[4];
+	char *const *env = k->env;
 	char pwd[PATH_MAX + 8], **envp;
 	size_t n;
 
 	(void)setsid();
 	default_state();
+	/* A control group counts the commands alone. */
+	bounds_command(k->group == -1 ? k->processes : 0);
 	memcpy(pwd, "PWD=", 5);
 	if (getcwd(pwd + 4, sizeof(pwd) - 4) == NULL)
 		pwd[4] = '\0';
@@ -124,14 +123,26 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
     int err, int status)
 {
 	pid_t shell, pid;
-	int st;
+	int root, st;
 
 	(void)prctl(PR_SET_NAME, "init", 0, 0, 0);
 	(void)signal(SIGCHLD, SIG_DFL);
-	if (arrange_descriptors(k->null, out, err, status, k->root) == -1)
+	/*
+	 * The keeper's descriptor is of a mount in the namespace that was
+	 * copied: paths from there and paths from "/" would lie on different
+	 * mounts. The working directory is the root in the new one.
+	 */
+	if ((root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) == -1 ||
+	    arrange_descriptors(k->null, out, err, status, root) == -1)
 		_exit(1);
 	if (mount_proc() == -1)
 		fail(RUN_STEP_PROC);
+	/*
+	 * The keeper has the namespace of the host, or it could not start a
+	 * process in a group that lies beside its own (cgroup_namespaces(7)).
+	 */
+	if (k->group != -1 && unshare(CLONE_NEWCGROUP) == -1)
+		fail(RUN_STEP_PRIVILEGES);
 	if (sys_drop_capabilities() == -1)
 		fail(RUN_STEP_PRIVILEGES);
 	if (enter_cwd(cwd) == -1)
@@ -143,7 +154,7 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 		fail(RUN_STEP_FORK);
 	if (shell == 0) {
 		close(FD_ROOT);
-		shell_main(k->env, command);
+		shell_main(k, command);
 	}
 	/* The pipes must close with the command's last process. */
 	close(STDIN_FILENO);

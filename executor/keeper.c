@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,15 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bounds.h"
 #include "buf.h"
 #include "files.h"
 #include "keeper.h"
 #include "net.h"
+#include "packet.h"
 #include "proc.h"
 #include "supervisor.h"
 #include "sys.h"
 
 #define PACKET_MAX (64 * 1024)
+
+/* Supervisor and file process, for the signal handler. */
+static pid_t needed[2];
 
 static int
 write_file(const char *path, const char *text)
@@ -40,9 +46,8 @@ write_file(const char *path, const char *text)
 	return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* The account keeps its numbers inside; nothing else is mapped. */
-static int
-map_account(uid_t uid, gid_t gid, struct step_error *se)
+int
+keeper_map_account(uid_t uid, gid_t gid, struct step_error *se)
 {
 	char map[64];
 
@@ -126,41 +131,20 @@ verify(const struct keeper *k, struct step_error *se)
 static int
 set_up(struct keeper *k, struct step_error *se)
 {
-	if (map_account(k->plan->uid, k->plan->gid, se) == -1)
+	if (keeper_map_account(k->plan->uid, k->plan->gid, se) == -1)
 		return -1;
+	bounds_sandbox();
 	if (net_loopback_up() == -1)
 		return step_failed(se, "loopback interface");
 	if ((k->root = mount_build(k->plan, se)) == -1)
 		return -1;
+	/* In a new mount namespace the working directory is what moves along.
+	 */
+	if (fchdir(k->root) == -1)
+		return step_failed(se, "root %s", k->plan->root_path);
 	if ((k->null = open("/dev/null", O_RDONLY | O_CLOEXEC)) == -1)
 		return step_failed(se, "/dev/null");
 	return verify(k, se);
-}
-
-static int
-send_descriptor(int sock, int fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	char c = 'l';
-	struct iovec iov = { &c, 1 };
-	struct cmsghdr *cm;
-	struct msghdr msg;
-
-	memset(&msg, 0, sizeof(msg));
-	memset(&control, 0, sizeof(control));
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
-	msg.msg_control = control.bytes;
-	msg.msg_controllen = sizeof(control.bytes);
-	cm = CMSG_FIRSTHDR(&msg);
-	cm->cmsg_len = CMSG_LEN(sizeof(int));
-	cm->cmsg_level = SOL_SOCKET;
-	cm->cmsg_type = SCM_RIGHTS;
-	memcpy(CMSG_DATA(cm), &fd, sizeof(int));
-	return sendmsg(sock, &msg, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
 /*
@@ -171,9 +155,10 @@ send_descriptor(int sock, int fd)
 static int
 start_supervisor(struct keeper *k, struct step_error *se)
 {
+	char c = 'l';
+	struct iovec iov = { &c, 1 };
 	int sv[2], listener;
 	pid_t pid;
-	char c;
 
 	if (proc_socketpair(sv) == -1)
 		return step_failed(se, "supervisor: socketpair");
@@ -183,6 +168,8 @@ start_supervisor(struct keeper *k, struct step_error *se)
 		close(sv[0]);
 		close(k->control);
 		close(k->files);
+		if (k->group != -1)
+			close(k->group);
 		supervisor_main(sv[1], k->plan->root_path);
 	}
 	close(sv[1]);
@@ -190,7 +177,7 @@ start_supervisor(struct keeper *k, struct step_error *se)
 		return step_failed(se, "no_new_privs");
 	if ((listener = supervisor_install(k->notify)) == -1)
 		return step_failed(se, "supervisor: seccomp notifications");
-	if (send_descriptor(sv[0], listener) == -1)
+	if (packet_send(sv[0], &iov, 1, &listener, 1) == -1)
 		return step_failed(se, "supervisor: listener");
 	close(listener);
 	if (read(sv[0], &c, 1) != 1) {
@@ -198,6 +185,7 @@ start_supervisor(struct keeper *k, struct step_error *se)
 		return step_failed(se, "supervisor: did not start");
 	}
 	close(sv[0]);
+	needed[0] = pid;
 	return 0;
 }
 
@@ -212,97 +200,56 @@ start_files(struct keeper *k, struct step_error *se)
 	if (pid == 0) {
 		/* Process 1 of the namespace cannot die before it. */
 		close(k->control);
+		if (k->group != -1)
+			close(k->group);
 		files_main(k->files, k->root, k->plan->root_path);
 	}
 	close(k->files);
+	needed[1] = pid;
 	return 0;
 }
 
+/*
+ * Reaps commands, whose pidfds the executor has. A sandbox without its
+ * supervisor or its file process is of no more use: it ends, and the end of
+ * the control channel tells the executor.
+ */
 static void
-close_all(int *fds, size_t n)
+on_child(int sig)
 {
-	size_t i;
+	int save = errno;
+	pid_t pid;
 
-	for (i = 0; i < n; i++)
-		close(fds[i]);
+	(void)sig;
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		if (pid == needed[0] || pid == needed[1])
+			_exit(1);
+	errno = save;
 }
 
-/* One packet with its descriptors; the number of bytes, 0 at the end. */
-static ssize_t
-receive(int sock, uint8_t *p, size_t size, int *fds, size_t want)
+static int
+watch_children(struct step_error *se)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * 8)];
-	} control;
-	struct cmsghdr *cm;
-	struct msghdr msg;
-	struct iovec iov = { p, size };
-	ssize_t n;
-	size_t got = 0, i, count;
-	int fd;
+	struct sigaction sa;
 
-	memset(&msg, 0, sizeof(msg));
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
-	msg.msg_control = control.bytes;
-	msg.msg_controllen = sizeof(control.bytes);
-	do {
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (n == -1 && errno == EINTR);
-	if (n <= 0)
-		return n;
-	for (cm = CMSG_FIRSTHDR(&msg); cm != NULL; cm = CMSG_NXTHDR(&msg, cm)) {
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		count = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (i = 0; i < count; i++) {
-			memcpy(
-			    &fd, CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
-			if (got < want)
-				fds[got++] = fd;
-			else
-				close(fd);
-		}
-	}
-	if (got != want || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-		close_all(fds, got);
-		errno = EPROTO;
-		return -1;
-	}
-	return n;
+	memset(&sa, 0, sizeof(sa));
+	sa.sa_handler = on_child;
+	sa.sa_flags = SA_RESTART | SA_NOCLDSTOP;
+	sigemptyset(&sa.sa_mask);
+	if (sigaction(SIGCHLD, &sa, NULL) == -1)
+		return step_failed(se, "children");
+	/* One of them may have ended before. */
+	on_child(SIGCHLD);
+	return 0;
 }
 
 static int
 answer(int sock, int error, int pidfd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	struct run_answer ra = { error };
-	struct cmsghdr *cm;
-	struct msghdr msg;
 	struct iovec iov = { &ra, sizeof(ra) };
-	ssize_t n;
 
-	memset(&msg, 0, sizeof(msg));
-	memset(&control, 0, sizeof(control));
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
-	if (pidfd != -1) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
-		cm = CMSG_FIRSTHDR(&msg);
-		cm->cmsg_len = CMSG_LEN(sizeof(int));
-		cm->cmsg_level = SOL_SOCKET;
-		cm->cmsg_type = SCM_RIGHTS;
-		memcpy(CMSG_DATA(cm), &pidfd, sizeof(int));
-	}
-	do {
-		n = sendmsg(sock, &msg, MSG_NOSIGNAL);
-	} while (n == -1 && errno == EINTR);
-	return n == (ssize_t)sizeof(ra) ? 0 : -1;
+	return packet_send(sock, &iov, 1, &pidfd, pidfd == -1 ? 0 : 1);
 }
 
 /* Starts one command; -1 only if the executor cannot be answered. */
@@ -322,7 +269,7 @@ run(struct keeper *k, uint8_t *p, size_t n, int *fds)
 		_exit(1);
 	cwd = xstrndup((char *)p + sizeof(rp), rp.cwd_len);
 	command = xstrndup((char *)p + sizeof(rp) + rp.cwd_len, rp.command_len);
-	pid = sys_clone(CLONE_NEWPID | CLONE_NEWNS, &pidfd);
+	pid = sys_clone(CLONE_NEWPID | CLONE_NEWNS, &pidfd, k->group);
 	if (pid == 0)
 		init_main(k, cwd, command, fds[0], fds[1], fds[2]);
 	r = answer(k->control, pid == -1 ? errno : 0, pidfd);
@@ -338,9 +285,11 @@ keeper_main(struct keeper *k)
 {
 	struct keeper_ready ready;
 	uint8_t *packet;
+	size_t got;
 	ssize_t n;
 	int fds[3];
 
+	(void)signal(SIGCHLD, SIG_DFL);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
 		_exit(1);
 	(void)prctl(PR_SET_NAME, "sandbox", 0, 0, 0);
@@ -348,20 +297,20 @@ keeper_main(struct keeper *k)
 	if (set_up(k, &ready.error) == 0 &&
 	    start_supervisor(k, &ready.error) == 0 &&
 	    limit_capabilities(&ready.error) == 0 &&
-	    start_files(k, &ready.error) == 0)
+	    start_files(k, &ready.error) == 0 &&
+	    watch_children(&ready.error) == 0)
 		ready.ok = 1;
-	/* Children are reaped by the kernel; the executor has their pidfds. */
-	(void)signal(SIGCHLD, SIG_IGN);
 	if (send(k->control, &ready, sizeof(ready), MSG_NOSIGNAL) == -1 ||
 	    !ready.ok)
 		_exit(1);
 	packet = xmalloc(PACKET_MAX);
 	for (;;) {
-		n = receive(k->control, packet, PACKET_MAX, fds, 3);
+		n = packet_receive(
+		    k->control, packet, PACKET_MAX, fds, 3, &got, 0);
 		if (n <= 0)
 			_exit(0);
-		if (run(k, packet, (size_t)n, fds) == -1)
+		if (got != 3 || run(k, packet, (size_t)n, fds) == -1)
 			_exit(1);
-		close_all(fds, 3);
+		packet_close(fds, 3);
 	}
 }

@@ -9,8 +9,9 @@
 
 /*
  * The keeper is process 1 of a sandbox: it holds the namespaces and starts
- * the first process of each command. It is a fork of the executor, made
- * before that restricts itself, and never executes anything.
+ * the first process of each command. It is a fork of the spawner and never
+ * executes anything. It ends, and the sandbox with it, when its channel to
+ * the executor ends or when its supervisor or file process has died.
  *
  * Executor -> keeper, one packet on a SOCK_SEQPACKET pair: struct run_packet,
  * then cwd bytes, command bytes; three descriptors: standard output, standard
@@ -58,11 +59,19 @@ struct keeper {
 	char *const *env; /* of commands, without PWD */
 	const struct sock_fprog *filter; /* of commands */
 	const struct sock_fprog *notify; /* supervisor.h */
+	uint32_t processes; /* limit of commands; 0 = none */
+	int group; /* control group of commands, or -1 */
 	int control; /* packets from the executor */
 	int files; /* channel of the file process */
 	int root; /* set up by the keeper */
 	int null;
 };
+
+/*
+ * In a new user namespace: the account keeps its numbers, nothing else is
+ * mapped. 0, or -1 with the failed step.
+ */
+int keeper_map_account(uid_t, gid_t, struct step_error *);
 
 /* Runs in the new namespaces; never returns. */
 void keeper_main(struct keeper *) __attribute__((__noreturn__));

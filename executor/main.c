@@ -20,9 +20,11 @@
 #include "log.h"
 #include "msg.h"
 #include "peer.h"
+#include "pool.h"
 #include "proc.h"
 #include "restrict.h"
 #include "sandbox.h"
+#include "spawner.h"
 #include "supervisor.h"
 
 #ifdef SANITIZERS
@@ -36,7 +38,8 @@ __asan_default_options(void)
 
 /* States of the process, for the tables of permitted messages. */
 enum {
-	ST_PROBE, /* sandboxes are up, a first command runs in each */
+	ST_PROBE, /* every sandbox is made once and a first command runs in it
+		   */
 	ST_READY, /* MSG_READY sent */
 	ST_RUNNING,
 	ST_STOPPING
@@ -49,9 +52,12 @@ struct executor {
 	struct executor_config config;
 	struct sock_fprog filters[2]; /* [1]: for id-mapped roots */
 	struct sock_fprog notify; /* supervisor.h */
+	struct sock_fprog own; /* of the spawner */
 	struct sandbox sandboxes[ROOTS_MAX];
 	size_t nsandboxes;
-	size_t probes; /* still running */
+	struct pool pool;
+	size_t probed; /* roots, from the last one on */
+	size_t probes; /* under way */
 	struct peer *monitor;
 	struct peer *bridge;
 };
@@ -83,6 +89,10 @@ clear_active(struct sandbox *sb)
 	sb->assignment = NULL;
 	sb->active = 0;
 	sb->command = NULL;
+	if (sb->waiting)
+		imsg_free(&sb->later);
+	sb->waiting = 0;
+	pool_release(sb);
 }
 
 /*
@@ -150,49 +160,69 @@ command_done(struct command *c, enum command_end end, struct result *res,
 		    ex, sb, EC_COMMAND_UNAVAILABLE, NOT_COMMITTED, text);
 		break;
 	case COMMAND_LOST:
+		/* Whatever is left of it must not meet a later command. */
+		if (sb->state == SANDBOX_UP)
+			sandbox_kill(sb);
 		answer_error(ex, sb, EC_COMMAND_UNAVAILABLE, UNCERTAIN, text);
 		break;
 	}
 	command_free(c);
 }
 
-/* A sandbox without its keeper or file process is of no more use. */
-static void __attribute__((__noreturn__))
-sandbox_lost(struct executor *ex, struct sandbox *sb, const char *what)
+/* ---- sandboxes come and go ---- */
+
+/* Code of a request whose sandbox is not there. */
+static const enum error_code unavailable[OP_MAX] = {
+	[OP_READ_FILE] = EC_NONE,
+	[OP_SEARCH_TEXT] = EC_SEARCH_UNAVAILABLE,
+	[OP_LIST_FILES] = EC_LIST_UNAVAILABLE,
+	[OP_WRITE_FILE] = EC_WRITE_UNAVAILABLE,
+	[OP_PREVIEW_EDIT] = EC_NONE,
+	[OP_EDIT_FILE] = EC_WRITE_UNAVAILABLE,
+	[OP_EXECUTE_COMMAND] = EC_COMMAND_UNAVAILABLE,
+};
+
+/* Nothing of the request has reached a sandbox. */
+static void
+answer_unavailable(struct sandbox *sb)
 {
-	log_warnx(
-	    "workspace %s: the %s of its sandbox died", sb->root.id, what);
-	if (sb->active) {
-		if (sb->command != NULL)
-			command_lost(sb->command);
-		else
-			answer_error(ex, sb,
-			    (OP_BIT(sb->operation) & OPS_MUTATION)
-				? EC_WRITE_UNAVAILABLE
-				: EC_NONE,
-			    (OP_BIT(sb->operation) & OPS_MUTATION)
-				? UNCERTAIN
-				: NOT_COMMITTED,
-			    "the sandbox was lost");
-	}
-	peer_drain(ex->monitor);
-	peer_drain(ex->bridge);
-	exit(1);
+	answer_error(sb->owner, sb, unavailable[sb->operation], NOT_COMMITTED,
+	    "the sandbox is unavailable");
+}
+
+/* It died in use. */
+static void
+on_lost(struct sandbox *sb)
+{
+	if (sb->command != NULL)
+		command_lost(sb->command);
+	else if (sb->waiting)
+		answer_unavailable(sb);
+	else if (sb->active)
+		answer_error(sb->owner, sb, unavailable[sb->operation],
+		    (OP_BIT(sb->operation) & OPS_MUTATION) ? UNCERTAIN
+							   : NOT_COMMITTED,
+		    "the sandbox was lost");
 }
 
 static void
-on_control(evutil_socket_t fd, short what, void *arg)
+on_answered(struct sandbox *sb)
 {
-	struct sandbox *sb = arg;
-	struct executor *ex = sb->owner;
-	char c;
-
-	(void)what;
-	if (recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-		sandbox_lost(ex, sb, "first process");
 	if (sb->command == NULL)
-		sandbox_lost(ex, sb, "first process (unexpected answer)");
-	command_answered(sb->command);
+		pool_died(sb, "first process (unexpected answer)");
+	else
+		command_answered(sb->command);
+}
+
+static void
+on_no_spawner(void *arg)
+{
+	struct executor *ex = arg;
+
+	log_warnx("the spawner died: no sandbox can be made any more");
+	peer_drain(ex->monitor);
+	peer_drain(ex->bridge);
+	exit(1);
 }
 
 /* ---- the file process ---- */
@@ -239,10 +269,8 @@ files_error(struct peer *p, struct imsg *im, void *arg)
 static void
 files_gone(struct peer *p, void *arg)
 {
-	struct sandbox *sb = arg;
-
 	(void)p;
-	sandbox_lost(sb->owner, sb, "file process");
+	pool_died(arg, "file process");
 }
 
 static const struct peer_handler files_table[] = {
@@ -281,19 +309,56 @@ may_mutate(struct sandbox *sb, const struct request *q)
 	return ok;
 }
 
+/* The sandbox is there. */
 static void
-start_request(
-    struct executor *ex, struct sandbox *sb, struct request *q, struct imsg *im)
+start_request(struct sandbox *sb, struct request *q, struct imsg *im)
+{
+	struct executor *ex = sb->owner;
+
+	if (q->operation == OP_EXECUTE_COMMAND)
+		sb->command = command_start(
+		    ex->base, sb->control, &sb->memory, q, command_done, sb);
+	else
+		peer_send(sb->files, MSG_REQUEST, im->id, -1, &im->data);
+}
+
+static void
+take_request(struct sandbox *sb, struct request *q, struct imsg *im)
 {
 	sb->active = 1;
 	sb->request_id = im->id;
 	sb->operation = q->operation;
 	sb->assignment = xstrdup(q->assignment);
-	if (q->operation == OP_EXECUTE_COMMAND)
-		sb->command = command_start(
-		    ex->base, sb->control, q, command_done, sb);
-	else
-		peer_send(sb->files, MSG_REQUEST, im->id, -1, &im->data);
+	switch (pool_want(sb)) {
+	case POOL_UP:
+		start_request(sb, q, im);
+		break;
+	case POOL_LATER:
+		sb->waiting = 1;
+		sb->later = *im;
+		buf_init(&im->data);
+		break;
+	case POOL_UNAVAILABLE:
+		answer_unavailable(sb);
+		break;
+	}
+}
+
+/* The sandbox that a request waited for. */
+static void
+start_waiting(struct sandbox *sb)
+{
+	struct imsg im = sb->later;
+	struct request q;
+
+	if (!sb->waiting)
+		return;
+	sb->waiting = 0;
+	if (request_parse(&im, &q) == -1)
+		fatalx("a request changed while it waited");
+	start_request(sb, &q, &im);
+	request_free(&q);
+	imsg_free(&im);
 }
 
 static int
@@ -323,7 +388,7 @@ bridge_request(struct peer *p, struct imsg *im, void *arg)
 		refuse(ex, im->id, EC_COMMAND_UNAVAILABLE,
 		    "mutation was not allowed");
 	} else
-		start_request(ex, sb, &q, im);
+		take_request(sb, &q, im);
 	request_free(&q);
 	return 0;
 }
@@ -342,7 +407,10 @@ bridge_cancel(struct peer *p, struct imsg *im, void *arg)
 		sb = &ex->sandboxes[i];
 		if (!sb->active || sb->request_id != im->id)
 			continue;
-		if (sb->command != NULL)
+		if (sb->waiting)
+			answer_error(ex, sb, EC_EXECUTION_ABORTED,
+			    NOT_COMMITTED, "execution aborted");
+		else if (sb->command != NULL)
 			command_cancel(sb->command);
 		else
 			peer_send(sb->files, MSG_CANCEL, im->id, -1, NULL);
@@ -458,9 +526,41 @@ static const struct peer_handler monitor_table[] = {
 
 /* ---- start-up ---- */
 
-static void
-ready_when_probed(struct executor *ex)
+static void __attribute__((__noreturn__))
+start_failed(struct executor *ex, const char *text)
 {
+	struct buf b;
+
+	buf_init(&b);
+	ended_build(&b, 1, text);
+	peer_send(ex->monitor, MSG_FAILED, 0, -1, &b);
+	peer_drain(ex->monitor);
+	exit(1);
+}
+
+/*
+ * Makes every sandbox once, as many at a time as may be kept; each later one
+ * takes the place of one that was tried before. The first root comes last,
+ * so its sandbox stays.
+ */
+static void
+probe_next(struct executor *ex)
+{
+	while (ex->probed < ex->nsandboxes && ex->probes < ex->config.slots) {
+		ex->probes++;
+		ex->probed++;
+		(void)pool_want(&ex->sandboxes[ex->nsandboxes - ex->probed]);
+	}
+}
+
+static void
+probe_end(struct sandbox *sb)
+{
+	struct executor *ex = sb->owner;
+
+	ex->probes--;
+	pool_release(sb);
+	probe_next(ex);
 	if (ex->probes > 0)
 		return;
 	ex->state = ST_READY;
@@ -472,53 +572,74 @@ probe_done(struct command *c, enum command_end end, struct result *res,
     const char *text, void *arg)
 {
 	struct sandbox *sb = arg;
-	struct executor *ex = sb->owner;
-	struct buf b;
-	char *line;
 
 	sb->command = NULL;
 	if (end != COMMAND_RESULT || res->exit_code != 0 || res->out.len != 3 ||
-	    memcmp(res->out.data, "ok\n", 3) != 0) {
-		line = xasprintf("workspace %s: a first command in its sandbox "
-				 "failed: %s",
-		    sb->root.id,
-		    text != NULL ? text : (const char *)res->err.data);
-		buf_init(&b);
-		ended_build(&b, 1, line);
-		peer_send(ex->monitor, MSG_FAILED, 0, -1, &b);
-		peer_drain(ex->monitor);
-		exit(1);
-	}
+	    memcmp(res->out.data, "ok\n", 3) != 0)
+		start_failed(sb->owner,
+		    xasprintf("workspace %s: a first command in its sandbox "
+			      "failed: %.*s",
+			sb->root.id,
+			text != NULL ? (int)strlen(text) : (int)res->err.len,
+			text != NULL ? text : (const char *)res->err.data));
 	command_free(c);
-	ex->probes--;
-	ready_when_probed(ex);
+	probe_end(sb);
 }
 
-/* Runs one real command in every sandbox that has commands. */
+/* Runs one real command in a sandbox that has commands. */
 static void
-probe(struct executor *ex)
+probe(struct sandbox *sb)
 {
 	static char command[] = "[ -r /proc/self/status ] && [ $$ != 1 ] && "
 				"echo ok";
+	struct executor *ex = sb->owner;
 	struct request q;
-	size_t i;
 
+	if ((sb->root.operations & OP_BIT(OP_EXECUTE_COMMAND)) == 0) {
+		probe_end(sb);
+		return;
+	}
 	memset(&q, 0, sizeof(q));
 	q.operation = OP_EXECUTE_COMMAND;
 	q.command.data = (uint8_t *)command;
 	q.command.len = strlen(command);
 	q.timeout_ms = 10000;
 	q.max_output = 4096;
-	for (i = 0; i < ex->nsandboxes; i++) {
-		struct sandbox *sb = &ex->sandboxes[i];
+	sb->command = command_start(
+	    ex->base, sb->control, &sb->memory, &q, probe_done, sb);
+}
 
-		if ((sb->root.operations & OP_BIT(OP_EXECUTE_COMMAND)) == 0)
-			continue;
-		ex->probes++;
-		sb->command = command_start(
-		    ex->base, sb->control, &q, probe_done, sb);
-	}
-	ready_when_probed(ex);
+static void
+on_ready(struct sandbox *sb)
+{
+	struct executor *ex = sb->owner;
+
+	sb->files = peer_new(ex->base, "files", sb->files_fd, files_table,
+	    &ex->state, files_gone, sb);
+	peer_isolate(sb->files);
+	sb->files_fd = -1;
+}
+
+static void
+on_up(struct sandbox *sb)
+{
+	struct executor *ex = sb->owner;
+
+	if (ex->state == ST_PROBE)
+		probe(sb);
+	else
+		start_waiting(sb);
+}
+
+static void
+on_failed(struct sandbox *sb, const char *text)
+{
+	struct executor *ex = sb->owner;
+
+	if (ex->state == ST_PROBE)
+		start_failed(ex, text);
+	if (sb->waiting)
+		answer_unavailable(sb);
 }
 
 static const char *const more_calls[] = { "pidfd_send_signal", "wait4",
@@ -547,7 +668,8 @@ restrict_executor(char **error)
 }
 
 static void
-receive_config(struct executor *ex, struct imsgbuf *ib, int *channel)
+receive_config(
+    struct executor *ex, struct spawner *sp, struct imsgbuf *ib, int *channel)
 {
 	struct imsg im;
 	struct root_config rc;
@@ -568,69 +690,99 @@ receive_config(struct executor *ex, struct imsgbuf *ib, int *channel)
 		    root_config_parse(&im, &rc) == -1 || rc.index != i)
 			fatalx("malformed root");
 		ex->sandboxes[i].root = rc;
-		ex->sandboxes[i].root_fd = im.fd;
-		ex->sandboxes[i].control = -1;
 		ex->sandboxes[i].owner = ex;
+		sp->roots[i] = &ex->sandboxes[i].root;
+		sp->fds[i].root = im.fd;
+		sp->fds[i].group = -1;
+		ex->sandboxes[i].memory.events = -1;
+		ex->sandboxes[i].memory.limit = ex->config.memory_bytes;
 		im.fd = -1;
 		imsg_free(&im);
 		ex->nsandboxes++;
 	}
 }
 
+/* What happens in a group is read here; commands begin in it elsewhere. */
 static void
-start_peers(struct executor *ex, struct imsgbuf *ib, int channel)
+receive_groups(struct executor *ex, struct spawner *sp, struct imsgbuf *ib)
 {
+	struct cgroup_config cg;
+	struct imsg im;
 	size_t i;
+	int fd;
 
-	ex->monitor = peer_adopt(ex->base, "monitor", ib, monitor_table,
-	    &ex->state, monitor_gone, ex);
-	ex->bridge = peer_new(ex->base, "bridge", channel, bridge_table,
-	    &ex->state, bridge_gone, ex);
-	for (i = 0; i < ex->nsandboxes; i++) {
-		struct sandbox *sb = &ex->sandboxes[i];
-
-		sb->files = peer_new(ex->base, "files", sb->files_fd,
-		    files_table, &ex->state, files_gone, sb);
-		sb->control_ev = event_new(ex->base, sb->control,
-		    EV_READ | EV_PERSIST, on_control, sb);
-		if (sb->control_ev == NULL ||
-		    event_add(sb->control_ev, NULL) == -1)
-			fatalx("no event");
+	for (i = 0; ex->config.groups && i < ex->nsandboxes; i++) {
+		if (imsg_get_blocking(ib, &im, -1) != 1)
+			exit(1);
+		if (im.type != MSG_CGROUP || im.fd == -1 ||
+		    cgroup_config_parse(&im, &cg) == -1 || cg.index != i)
+			fatalx("malformed control group");
+		fd = openat(im.fd, "memory.events", O_RDONLY | O_CLOEXEC);
+		if (fd == -1)
+			log_warn("workspace %s: memory.events of its control "
+				 "group",
+			    ex->sandboxes[i].root.id);
+		ex->sandboxes[i].memory.events = fd;
+		sp->fds[i].group = im.fd;
+		im.fd = -1;
+		imsg_free(&im);
 	}
+}
+
+/* Compiles what the spawner needs and forks it: its channel. */
+static int
+start_spawner(struct executor *ex, struct spawner *sp, char **error)
+{
+	if (filter_compile(&ex->filters[0], 0, 0, error) == -1 ||
+	    filter_compile(&ex->filters[1], 0, 1, error) == -1 ||
+	    filter_compile_spawner(&ex->own, error) == -1 ||
+	    supervisor_compile(&ex->notify, error) == -1)
+		return -1;
+	sp->config = &ex->config;
+	sp->nroots = ex->nsandboxes;
+	sp->filters = ex->filters;
+	sp->notify = &ex->notify;
+	sp->own = &ex->own;
+	return spawner_start(sp, error);
 }
 
 int
 main(void)
 {
+	static const struct pool_handlers handlers = { on_ready, on_up,
+		on_failed, on_lost, on_answered, on_no_spawner };
 	struct executor ex;
+	struct spawner sp;
 	struct imsgbuf ib;
 	char *error = NULL;
-	size_t i;
-	int channel = -1;
+	int channel = -1, spawner;
 
 	memset(&ex, 0, sizeof(ex));
+	memset(&sp, 0, sizeof(sp));
 	log_init("executor", 0);
 	proc_helper_init(&ib, 1);
-	receive_config(&ex, &ib, &channel);
+	receive_config(&ex, &sp, &ib, &channel);
+	receive_groups(&ex, &sp, &ib);
 	if (channel == -1)
 		fatalx("malformed configuration: no bridge channel");
 	if (geteuid() == 0)
 		report_failed(&ib, "the executor never runs as root");
-	if (filter_compile(&ex.filters[0], 0, 0, &error) == -1 ||
-	    filter_compile(&ex.filters[1], 0, 1, &error) == -1 ||
-	    supervisor_compile(&ex.notify, &error) == -1)
+	/* Keepers are children; the kernel reaps them. */
+	(void)signal(SIGCHLD, SIG_IGN);
+	if ((spawner = start_spawner(&ex, &sp, &error)) == -1)
 		report_failed(&ib, error);
-	for (i = 0; i < ex.nsandboxes; i++)
-		if (sandbox_start(ex.sandboxes, ex.nsandboxes, i, &ex.config,
-			&ex.filters[ex.sandboxes[i].root.mount == ROOT_MAPPED],
-			&ex.notify, &error) == -1)
-			report_failed(&ib, error);
-	if ((ex.base = event_base_new()) == NULL)
+	if ((ex.base = event_base_new()) == NULL ||
+	    pool_init(&ex.pool, ex.base, ex.sandboxes, ex.nsandboxes,
+		ex.config.slots, spawner, &handlers, &ex) == -1)
 		report_failed(&ib, "no event loop");
+	/* They are made while this process restricts itself. */
+	probe_next(&ex);
 	if (restrict_executor(&error) == -1)
 		report_failed(&ib, error);
-	start_peers(&ex, &ib, channel);
-	probe(&ex);
+	ex.monitor = peer_adopt(ex.base, "monitor", &ib, monitor_table,
+	    &ex.state, monitor_gone, &ex);
+	ex.bridge = peer_new(ex.base, "bridge", channel, bridge_table,
+	    &ex.state, bridge_gone, &ex);
 	if (event_base_dispatch(ex.base) == -1)
 		fatalx("event loop");
 	return 1;

@@ -103,8 +103,6 @@ take_root(const struct mount_plan *mp, struct step_error *se)
 	struct stat want, got;
 	int fd;
 
-	if (mp->root_detached)
-		return fcntl(mp->root_fd, F_DUPFD_CLOEXEC, 3);
 	/*
 	 * The descriptor names a mount of the namespace that was left behind
 	 * and cannot be cloned, but the current directory, set before the
@@ -479,7 +477,12 @@ mount_build(const struct mount_plan *mp, struct step_error *se)
 	fd = open(mp->root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1)
 		return step_failed(se, "root %s: open", mp->root_path);
-	(void)protect(fd, mp->protection);
+	if (protect(&fd, mp->root_path, mp->protection) == -1) {
+		(void)step_failed(
+		    se, "root %s: protected paths", mp->root_path);
+		close(fd);
+		return -1;
+	}
 	return fd;
 }
 

@@ -24,8 +24,7 @@ int step_failed(struct step_error *, const char *, ...)
  */
 struct mount_plan {
 	const char *root_path; /* canonical host path of the root */
-	int root_fd; /* directory, or detached mount */
-	int root_detached;
+	int root_fd; /* O_PATH; also the current directory */
 	uid_t uid;
 	gid_t gid;
 	const char *user; /* name of the account inside */

@@ -86,7 +86,10 @@ output_add(struct output *o, const void *data, size_t n)
 	const uint8_t *p = data;
 	size_t part;
 
+	if (n == 0)
+		return;
 	o->total += n;
+	o->last = p[n - 1];
 	if (o->head_len < o->head_max) {
 		part = o->head_max - o->head_len;
 		if (part > n)
@@ -105,6 +108,12 @@ output_add(struct output *o, const void *data, size_t n)
 		n -= part;
 	}
 	tail_add(o, p, n);
+}
+
+int
+output_at_line_start(const struct output *o)
+{
+	return o->total == 0 || o->last == '\n';
 }
 
 /* The kept bytes in order; gap tells where the ones left out belong. */

@@ -23,6 +23,7 @@ struct output {
 	size_t tail_start;
 	size_t tail_len;
 	uint64_t total; /* bytes seen */
+	uint8_t last; /* of them */
 };
 
 void output_init(struct output *, size_t budget);
@@ -30,6 +31,9 @@ void output_free(struct output *);
 
 /* Constant work a byte, whatever went by before. */
 void output_add(struct output *, const void *, size_t);
+
+/* 1 if nothing or a complete line went by last. */
+int output_at_line_start(const struct output *);
 
 /*
  * Makes the two texts of a result: well-formed UTF-8, together at most

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 
@@ -29,6 +30,7 @@
 #include "buf.h"
 #include "filter.h"
 #include "log.h"
+#include "packet.h"
 #include "restrict.h"
 #include "sockets.h"
 #include "supervisor.h"
@@ -48,6 +50,7 @@
 #define TYPE_MASK   0xfULL /* SOCK_TYPE_MASK */
 #define RETRY_MS    10 /* a full backlog is tried again */
 #define PENDING_MAX 4096
+#define CONNECT_MS  20 /* the longest that one connect may hold us up */
 
 /* A connection that is under way for a caller that waits for it. */
 struct pending {
@@ -245,13 +248,22 @@ pending_free(struct supervisor *s, struct pending *p)
 	free(p);
 }
 
-/* 0 or an errno; never waits. */
+/*
+ * 0 or an errno; does not wait. The flags belong to the caller as much as to
+ * us: should somebody there clear O_NONBLOCK meanwhile, or set a time-out on
+ * the socket, the timer interrupts the call again and again until it returns,
+ * and the caller is told so.
+ */
 static int
 try_connect(const struct pending *p)
 {
+	static const struct itimerval on = { { 0, CONNECT_MS * 1000 },
+		{ 0, CONNECT_MS * 1000 } };
+	static const struct itimerval off = { { 0, 0 }, { 0, 0 } };
 	struct sockaddr_un un;
 	const struct sockaddr *sa = (const struct sockaddr *)&p->address;
 	socklen_t len = p->len;
+	int error;
 
 	if (p->target != -1) {
 		/* The very inode that was looked at. */
@@ -262,7 +274,11 @@ try_connect(const struct pending *p)
 		sa = (const struct sockaddr *)&un;
 		len = sizeof(un);
 	}
-	return connect(p->fd, sa, len) == -1 ? errno : 0;
+	(void)fcntl(p->fd, F_SETFL, p->flags | O_NONBLOCK);
+	(void)setitimer(ITIMER_REAL, &on, NULL);
+	error = connect(p->fd, sa, len) == -1 ? errno : 0;
+	(void)setitimer(ITIMER_REAL, &off, NULL);
+	return error;
 }
 
 /*
@@ -286,8 +302,6 @@ start_connect(struct supervisor *s, uint64_t id, int fd,
 	p->flags = fcntl(fd, F_GETFL);
 	TAILQ_INSERT_TAIL(&s->pending, p, entry);
 	s->npending++;
-	if (!(p->flags & O_NONBLOCK))
-		(void)fcntl(fd, F_SETFL, p->flags | O_NONBLOCK);
 	error = try_connect(p);
 	if (!(p->flags & O_NONBLOCK) && s->npending < PENDING_MAX) {
 		if (error == EINPROGRESS) {
@@ -357,7 +371,7 @@ judge(struct supervisor *s, pid_t tid, int target)
 		return errno;
 	if (!S_ISSOCK(st.st_mode))
 		return ECONNREFUSED;
-	switch (sockets_bound_here(s->diag, tid, target, &st)) {
+	switch (sockets_listening_here(s->diag, tid, target, &st)) {
 	case 1:
 		return 0;
 	case 0:
@@ -514,39 +528,25 @@ make_pair(struct supervisor *s)
 static int
 receive_listener(int channel)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct cmsghdr *cm;
-	struct msghdr msg;
-	struct iovec iov;
-	ssize_t n;
+	size_t got;
 	char c;
-	int fd = -1;
+	int fd;
 
-	iov.iov_base = &c;
-	iov.iov_len = 1;
-	memset(&msg, 0, sizeof(msg));
-	msg.msg_iov = &iov;
-	msg.msg_iovlen = 1;
-	msg.msg_control = control.bytes;
-	msg.msg_controllen = sizeof(control.bytes);
-	do {
-		n = recvmsg(channel, &msg, MSG_CMSG_CLOEXEC);
-	} while (n == -1 && errno == EINTR);
-	if (n != 1)
+	if (packet_receive(channel, &c, 1, &fd, 1, &got, 0) != 1)
 		_exit(1);
-	cm = CMSG_FIRSTHDR(&msg);
-	if (cm != NULL && cm->cmsg_level == SOL_SOCKET &&
-	    cm->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
-	return fd;
+	return got == 1 ? fd : -1;
 }
 
 static const char *const more_calls[] = { "openat", "openat2", "readlink",
 	"readlinkat", "newfstatat", "statx", "connect", "pidfd_open",
-	"pidfd_getfd", "process_vm_readv", "process_vm_writev", NULL };
+	"pidfd_getfd", "process_vm_readv", "process_vm_writev", "setitimer",
+	NULL };
+
+static void
+interrupted(int sig)
+{
+	(void)sig;
+}
 
 /*
  * Keeps CAP_SYS_PTRACE over the sandbox's processes, without which those
@@ -557,10 +557,16 @@ restrict_supervisor(void)
 {
 	struct __user_cap_header_struct hdr;
 	struct __user_cap_data_struct data[2];
+	struct sigaction sa;
 	char *error = NULL;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1)
 		fatal("supervisor: parent death signal");
+	/* A call that it interrupts is not restarted. */
+	memset(&sa, 0, sizeof(sa));
+	sa.sa_handler = interrupted;
+	if (sigaction(SIGALRM, &sa, NULL) == -1)
+		fatal("supervisor: timer");
 	memset(&hdr, 0, sizeof(hdr));
 	memset(data, 0, sizeof(data));
 	hdr.version = _LINUX_CAPABILITY_VERSION_3;

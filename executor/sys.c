@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +71,12 @@ struct x_clone_args {
 	uint64_t stack;
 	uint64_t stack_size;
 	uint64_t tls;
+	uint64_t set_tid; /* from here on since 5.5 and 5.7 */
+	uint64_t set_tid_size;
+	uint64_t cgroup;
 };
+#define CLONE_ARGS_SIZE_VER0 64
+#define X_CLONE_INTO_CGROUP  0x200000000ULL
 
 int
 sys_open_tree_clone(int dirfd, const char *path, int recursive)
@@ -187,20 +193,27 @@ sys_rename_noreplace(int dirfd, const char *from, const char *to)
 }
 
 pid_t
-sys_clone(uint64_t flags, int *pidfd)
+sys_clone(uint64_t flags, int *pidfd, int cgroup)
 {
 	struct x_clone_args args;
+	size_t size = CLONE_ARGS_SIZE_VER0;
 	int fd = -1;
 	long pid;
 
 	memset(&args, 0, sizeof(args));
 	args.flags = flags;
-	args.exit_signal = SIGCHLD;
+	/* A sibling gets the caller's own exit signal. */
+	args.exit_signal = (flags & CLONE_PARENT) ? 0 : SIGCHLD;
 	if (pidfd != NULL) {
 		args.flags |= X_CLONE_PIDFD;
 		args.pidfd = (uint64_t)(uintptr_t)&fd;
 	}
-	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (cgroup != -1) {
+		args.flags |= X_CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)cgroup;
+		size = sizeof(args);
+	}
+	pid = syscall(SYS_clone3, &args, size);
 	if (pid > 0 && pidfd != NULL)
 		*pidfd = fd;
 	return (pid_t)pid;

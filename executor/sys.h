@@ -43,8 +43,12 @@ int sys_openat2(
 /* renameat2(2) with RENAME_NOREPLACE, within one directory. */
 int sys_rename_noreplace(int dirfd, const char *from, const char *to);
 
-/* fork with clone(2) flags; the pid and, with pidfd not NULL, a descriptor. */
-pid_t sys_clone(uint64_t flags, int *pidfd);
+/*
+ * fork with clone(2) flags; the pid and, with pidfd not NULL, a descriptor.
+ * cgroup is the directory of the control group that the child begins in, or
+ * -1 for the caller's.
+ */
+pid_t sys_clone(uint64_t flags, int *pidfd, int cgroup);
 
 /* Empties the permitted, effective and inheritable sets and the ambient one. */
 int sys_drop_capabilities(void);

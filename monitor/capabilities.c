@@ -13,10 +13,7 @@
 #include "settings.h"
 #include "utf8.h"
 
-#define V               "LIBRECHAT_CODE_"
-
-#define TMP_DEFAULT_MAX (4ULL << 30)
-#define TMP_DEFAULT_MIN (64ULL << 20)
+#define V "LIBRECHAT_CODE_"
 
 extern char **environ;
 
@@ -46,7 +43,7 @@ static const char *const known[] = { "WORKER_ID", "IDENTITY_FILE", "URL",
 	"ALLOW_WORKSPACE_COMMANDS", "COMMAND_SANDBOX", "WORKSPACE_LEASE_SLOTS",
 	"WORKSPACE_QUARANTINE_FILE", "RUNTIME_SUPERVISOR", "STATEFUL_WORKSPACE",
 	"SANDBOX_PROFILE", "RUNTIMES", "CA_FILE", "USER", "TMP_SIZE",
-	"PROTECTED_PATHS" };
+	"MEMORY_LIMIT", "PROCESS_LIMIT", "PROTECTED_PATHS" };
 
 static int
 blank(const char *v)
@@ -206,10 +203,6 @@ set_slots(struct settings *s, const struct options *o, char **error)
 	if (s->lease_slots > 1 && !s->allow_commands)
 		return errorf(error,
 		    "Concurrent workspace leases require native-srt commands");
-	if (s->lease_slots > 1)
-		return errorf(error,
-		    "concurrent workspace leases are not available in this "
-		    "version: use --workspace-lease-slots 1");
 	return 0;
 }
 
@@ -255,44 +248,6 @@ set_labels(struct settings *s, char **error)
 	return 0;
 }
 
-int
-parse_size(const char *text, uint64_t *out)
-{
-	unsigned long long v;
-	char *t = trimmed(text), *end;
-	unsigned int shift = 0;
-	int ok;
-
-	v = strtoull(t, &end, 10);
-	ok = *t >= '0' && *t <= '9' && strlen(t) < 18;
-	switch (*end) {
-	case 'K':
-	case 'k':
-		shift = 10;
-		end++;
-		break;
-	case 'M':
-	case 'm':
-		shift = 20;
-		end++;
-		break;
-	case 'G':
-	case 'g':
-		shift = 30;
-		end++;
-		break;
-	default:
-		break;
-	}
-	ok = ok && *end == '\0' && v <= (1ULL << 40) >> shift &&
-	    (v << shift) >= 1ULL << 20;
-	free(t);
-	if (!ok)
-		return -1;
-	*out = v << shift;
-	return 0;
-}
-
 /* native-sandbox 8.5 as one named setting; see executor/protect.h. */
 static int
 set_protection(struct settings *s, char **error)
@@ -313,25 +268,10 @@ set_protection(struct settings *s, char **error)
 	return 0;
 }
 
-/* A quarter of the memory, within limits. */
-static uint64_t
-tmp_default(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-	uint64_t bytes;
-
-	if (pages <= 0 || size <= 0)
-		return TMP_DEFAULT_MIN;
-	bytes = (uint64_t)pages / 4 * (uint64_t)size;
-	if (bytes > TMP_DEFAULT_MAX)
-		return TMP_DEFAULT_MAX;
-	return bytes < TMP_DEFAULT_MIN ? TMP_DEFAULT_MIN : bytes;
-}
-
 static int
 set_account(struct settings *s, const struct options *o, char **error)
 {
-	const char *v = getenv(V "TMP_SIZE");
+	const char *v;
 
 	if (o->user != NULL)
 		s->user = xstrdup(o->user);
@@ -341,13 +281,7 @@ set_account(struct settings *s, const struct options *o, char **error)
 		return errorf(error,
 		    "--user needs a start as root; commands run as the account "
 		    "that starts the worker");
-	s->tmp_bytes = tmp_default();
-	v = o->tmp_size != NULL ? o->tmp_size : getenv(V "TMP_SIZE");
-	if (v != NULL && !blank(v) && parse_size(v, &s->tmp_bytes) == -1)
-		return errorf(error,
-		    "--tmp-size must be a number from 1M to 1024G, not \"%s\"",
-		    v);
-	return 0;
+	return settings_limits(s, o, error);
 }
 
 static int

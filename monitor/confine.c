@@ -95,9 +95,9 @@ verify(const char *const *dirs, size_t n, char **error)
 }
 
 int
-confine(const char *const *dirs, size_t n, char **error)
+confine(const char *const *dirs, size_t n, const char *group, char **error)
 {
-	struct landlock_path paths[DIRS_MAX];
+	struct landlock_path paths[DIRS_MAX + 1];
 	size_t i;
 
 	if (n > DIRS_MAX)
@@ -106,12 +106,16 @@ confine(const char *const *dirs, size_t n, char **error)
 		paths[i].path = dirs[i];
 		paths[i].rights = LL_READ | LL_WRITE;
 	}
+	if (group != NULL) {
+		paths[i].path = group;
+		paths[i++].rights = LL_READ | LL_WRITE;
+	}
 	/*
 	 * Not LL_SCOPED: the helpers are outside the domain and the monitor
 	 * has to be able to end them.
 	 */
 	if (restrict_basic(error) == -1 ||
-	    restrict_landlock(paths, n, LL_NO_BIND | LL_NO_CONNECT, error) ==
+	    restrict_landlock(paths, i, LL_NO_BIND | LL_NO_CONNECT, error) ==
 		-1 ||
 	    restrict_seccomp_with(calls, error) == -1)
 		return -1;

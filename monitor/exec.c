@@ -135,7 +135,8 @@ start(struct monitor *m, struct imsgbuf *channel, char **error)
 		return error_errno(error, "channel to the executor");
 	imsg_init(channel, sv[1], IMSG_MESSAGE_MAX, 0);
 	if (launch_executor(m, sv[0], error) != STATUS_OK ||
-	    expect(m, MSG_READY, error) == -1 || confine(NULL, 0, error) == -1)
+	    expect(m, MSG_READY, error) == -1 ||
+	    confine(NULL, 0, m->cgroups.path, error) == -1)
 		return -1;
 	imsg_compose(&m->executor.proc.ib, MSG_START, 0, -1, NULL, 0);
 	buf_init(&b);
@@ -301,8 +302,11 @@ command_exec(const struct options *o)
 	m.roots = &roots;
 	if (settings_exec(&s, o, &error) == 0 &&
 	    roots_make(&roots, &s, o, &error) == 0 &&
-	    roots_account(&roots, &s, &m.account, &error) == 0)
+	    roots_account(&roots, &s, &m.account, &error) == 0) {
+		launch_limits(&m, 1);
 		status = run(&m, o, &error);
+		cgroup_stop(&m.cgroups);
+	}
 	if (error != NULL)
 		log_warnx("%s", error);
 	free(error);

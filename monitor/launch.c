@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,9 +11,11 @@
 #include "error.h"
 #include "launch.h"
 #include "leftover.h"
+#include "log.h"
 #include "monitor.h"
 #include "mountinfo.h"
 #include "msg.h"
+#include "size.h"
 
 extern char **environ;
 
@@ -113,6 +116,43 @@ launch_free(struct monitor *m)
 	account_free(&m->account);
 	if (m->mountinfo != -1)
 		close(m->mountinfo);
+	cgroup_stop(&m->cgroups);
+}
+
+static char *
+processes_text(const struct settings *s)
+{
+	return s->processes == 0
+	    ? xstrdup("any number of processes")
+	    : xasprintf("%lu processes", (unsigned long)s->processes);
+}
+
+void
+launch_limits(struct monitor *m, int debug)
+{
+	const struct settings *s = m->settings;
+	struct cgroup_limits l = { s->memory_bytes, s->processes };
+	int root = geteuid() == 0;
+	char *why = NULL, *memory, *processes;
+
+	if (!s->allow_commands)
+		return;
+	processes = processes_text(s);
+	if (cgroup_start(&m->cgroups, &cgroup_here, &l, m->roots->n,
+		root ? m->account.uid : (uid_t)-1,
+		root ? m->account.gid : (gid_t)-1, &why) == -1)
+		memory = xasprintf("memory without a limit (%s)", why);
+	else if (s->memory_bytes == 0)
+		memory = xstrdup("memory without a limit");
+	else {
+		why = size_text(s->memory_bytes);
+		memory = xasprintf("%s of memory", why);
+	}
+	(debug ? log_debug : log_info)(
+	    "commands of a workspace may use %s, %s", processes, memory);
+	free(why);
+	free(memory);
+	free(processes);
 }
 
 static void
@@ -146,6 +186,7 @@ bridge_config(
 		c.workspaces[i].id = r->id;
 		c.workspaces[i].name = r->name;
 		c.workspaces[i].operations = r->operations;
+		c.workspaces[i].quarantined = (uint8_t)r->quarantined;
 	}
 	c.ca_file = s->ca_file;
 	c.https_proxy = s->https_proxy;
@@ -221,7 +262,14 @@ executor_config(struct monitor *m, struct buf *b, char **error)
 	c.tmp_bytes = m->settings->tmp_bytes;
 	c.home_bytes = m->settings->tmp_bytes;
 	c.protection = (uint8_t)m->settings->protection;
+	c.processes = m->settings->processes;
+	c.memory_bytes = m->settings->memory_bytes;
+	/* exec has one directory and no such setting. */
+	c.slots = m->settings->lease_slots == 0
+	    ? 1
+	    : (uint8_t)m->settings->lease_slots;
 	c.nroots = (uint32_t)m->roots->n;
+	c.groups = m->cgroups.path != NULL;
 	executor_config_build(b, &c);
 	executor_config_free(&c);
 	return 0;
@@ -257,6 +305,27 @@ compose_roots(struct monitor *m)
 	}
 }
 
+/* The executor has them as long as it lives, this process to remove them. */
+static int
+compose_groups(struct monitor *m, char **error)
+{
+	struct cgroup_config c;
+	struct buf b;
+	size_t i;
+	int fd;
+
+	buf_init(&b);
+	for (i = 0; i < m->cgroups.n; i++) {
+		c.index = (uint32_t)i;
+		fd = fcntl(m->cgroups.groups[i], F_DUPFD_CLOEXEC, 0);
+		if (fd == -1)
+			return error_errno(error, "control groups");
+		cgroup_config_build(&b, &c);
+		compose(&m->executor, MSG_CGROUP, fd, &b);
+	}
+	return 0;
+}
+
 static int
 start_helper(struct helper *h, const char *name, const char *program,
     const struct account *as, char **error)
@@ -286,6 +355,8 @@ launch_executor(struct monitor *m, int channel, char **error)
 	}
 	compose(&m->executor, MSG_CONFIG, channel, &b);
 	compose_roots(m);
+	if (compose_groups(m, error) == -1)
+		return STATUS_ERROR;
 	return STATUS_OK;
 }
 

@@ -19,6 +19,14 @@ struct monitor;
 int launch_prepare(struct monitor *, char **error);
 void launch_free(struct monitor *);
 
+/*
+ * Makes the control groups of the roots, if the daemon was given one to
+ * divide, and says once what limits are in force (priority info, or debug).
+ * After roots_account and before the first helper is started. launch_free
+ * removes the groups again.
+ */
+void launch_limits(struct monitor *, int debug);
+
 /* Needs settings, roots and account of the monitor. */
 int launch_executor(struct monitor *, int channel, char **error);
 

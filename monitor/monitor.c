@@ -127,7 +127,8 @@ send_start(struct monitor *m)
 {
 	char *error = NULL;
 
-	if (confine((const char *const *)m->dirs, m->ndirs, &error) == -1) {
+	if (confine((const char *const *)m->dirs, m->ndirs, m->cgroups.path,
+		&error) == -1) {
 		log_warnx("%s", error);
 		free(error);
 		end_all(m, STATUS_ERROR);
@@ -147,6 +148,10 @@ advance_stop(struct monitor *m)
 	struct helper *next;
 
 	next = over(&m->bridge) ? &m->executor : &m->bridge;
+	/* Something could not be delivered, or it was killed over it. */
+	if (next == &m->executor && m->status == STATUS_OK &&
+	    !(m->bridge.ended && m->bridge.status == STATUS_OK))
+		m->status = report_end(&m->bridge);
 	if (over(next)) {
 		end_all(m, m->status);
 		return;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <stdint.h>
 
+#include "cgroup.h"
 #include "guard.h"
 #include "peer.h"
 #include "proc.h"
@@ -47,6 +48,7 @@ struct monitor {
 	struct guard *guards;
 	char incarnation[32];
 	int mountinfo;
+	struct cgroups cgroups; /* of the roots, if in force */
 	int maintenance; /* a reset: no executor, ends with the bridge */
 	struct event_base *base;
 	struct event *ev_term;

@@ -46,7 +46,11 @@ static const struct option table[] = {
 	{ "--reset-workspace-quarantine", VALUE, R,
 	    offsetof(struct options, reset) },
 	{ "--user", VALUE, R | E | S, offsetof(struct options, user) },
-	{ "--tmp-size", VALUE, R | E, offsetof(struct options, tmp_size) },
+	{ "--tmp-size", VALUE, R | E | S, offsetof(struct options, tmp_size) },
+	{ "--memory-limit", VALUE, R | E | S,
+	    offsetof(struct options, memory_limit) },
+	{ "--process-limit", VALUE, R | E | S,
+	    offsetof(struct options, process_limit) },
 	{ "--timeout", VALUE, E, offsetof(struct options, timeout) },
 	{ "--worker-id", VALUE, P, offsetof(struct options, worker_id) },
 	{ "--identity", VALUE, P, offsetof(struct options, identity) },
@@ -76,13 +80,17 @@ const char options_usage[] =
     "  --workspace-lease-slots N     assignments at the same time (1)\n"
     "  --reset-workspace-quarantine ID  lift the fence of a workspace, end\n"
     "  --user NAME                   account for commands, when run by root\n"
-    "  --tmp-size SIZE               limit of the sandbox's /tmp (1G)\n"
+    "  --tmp-size SIZE               limit of the sandbox's /tmp (1/4 of the\n"
+    "                                memory, at most 4G)\n"
+    "  --memory-limit SIZE|none      memory of the commands of a directory\n"
+    "                                (3/4 of the memory)\n"
+    "  --process-limit NUMBER|none   their processes and threads (4096)\n"
     "  -v                            more messages; repeatable\n"
     "pair redeems a one-time code; CODE - reads it from standard input.\n"
     "clear-workspace-quarantine takes --worker-dir, --default-workspace and\n"
     "--workspace-id, and removes the marker of that directory.\n"
     "exec runs a command in the sandbox, without any Code API; it takes\n"
-    "--worker-dir, --user, --tmp-size and --timeout SECONDS.\n"
+    "--worker-dir, --user, the limits and --timeout SECONDS.\n"
     "selftest says what this machine lacks for the sandbox and the worker.\n"
     "\n"
     "librechat-code(1) describes the options and the environment.\n";

@@ -37,6 +37,8 @@ struct options {
 	const char *reset;
 	const char *user;
 	const char *tmp_size;
+	const char *memory_limit;
+	const char *process_limit;
 	const char *worker_id; /* pair */
 	const char *identity; /* pair */
 	const char *timeout; /* exec */

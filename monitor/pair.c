@@ -229,7 +229,7 @@ redeem(struct pairing *p, char **error)
 	if (start_bridge(p, error) == -1)
 		return -1;
 	dirs[0] = p->rv.place.dir;
-	if (confine(dirs, 1, error) == -1)
+	if (confine(dirs, 1, NULL, error) == -1)
 		return -1;
 	send_config(p);
 	if (expect(p, MSG_READY, READY_LIMIT_MS, &im, error) == -1)

@@ -254,28 +254,17 @@ probe_landlock(char *text, size_t size)
 	return 0;
 }
 
+/* A namespace's own limits (user_namespaces(7)); see executor/bounds.h. */
 static int
-probe_cgroup(char *text, size_t size)
+probe_inotify(char *text, size_t size)
 {
-	char line[4096], path[4352], *p;
-	ssize_t n;
-	int fd;
-
-	if ((fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC)) == -1)
-		return failed(
-		    text, size, "/proc/self/cgroup: %s", strerror(errno));
-	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	line[n > 0 ? n : 0] = '\0';
-	if ((p = strstr(line, "0::/")) == NULL)
+	if (enter(0, text, size) == -1)
+		return -1;
+	if (write_file("/proc/sys/user/max_inotify_instances", "64") == -1 ||
+	    write_file("/proc/sys/user/max_inotify_watches", "1024") == -1)
 		return failed(text, size,
-		    "no unified hierarchy: limits of commands need cgroup v2");
-	p += 3;
-	p[strcspn(p, "\n")] = '\0';
-	(void)xsnprintf(path, sizeof(path), "/sys/fs/cgroup%s", p);
-	if (access(path, W_OK) == -1)
-		return failed(text, size,
-		    "%s: %s; in a systemd unit set Delegate=yes", path,
+		    "%s; commands of one workspace can use up what the account "
+		    "has",
 		    strerror(errno));
 	return 0;
 }
@@ -332,7 +321,7 @@ const struct primitive primitives[] = {
 	{ "seccomp", 1, probe_seccomp },
 	{ "seccomp notifications", 1, probe_notify },
 	{ "Landlock", 1, probe_landlock },
-	{ "cgroup", 0, probe_cgroup },
+	{ "inotify limits", 0, probe_inotify },
 	{ "bash", 1, probe_bash },
 	{ "rg", 1, probe_rg },
 	{ "git", 0, probe_git },

@@ -128,7 +128,7 @@ guard_of(struct monitor *m, uint32_t root)
 static char *
 owner_of(const struct monitor *m, const char *assignment)
 {
-	if (m->roots->n == 1)
+	if (m->roots->n == 1 && m->settings->lease_slots == 1)
 		return xstrdup(m->incarnation);
 	return xasprintf("%s:%s", m->incarnation, assignment);
 }

@@ -24,6 +24,7 @@ struct root {
 	uint32_t operations; /* mask of OP_BIT */
 	char *marker_path;
 	struct marker marker;
+	int quarantined; /* a marker is there; with lease slots only */
 };
 
 struct roots {

@@ -25,16 +25,40 @@ fail(int status, char *error)
 	return status;
 }
 
+/* 0 if the root is not in doubt, 1 if it is, with *error, or -1. */
+static int
+check_marker(const struct monitor *m, const struct root *r, char **error)
+{
+	struct marker_info info;
+
+	switch (marker_load(&r->marker, &info, error)) {
+	case STORAGE_OK:
+		break;
+	case STORAGE_MISSING:
+		return elsewhere_check(
+			   m->settings->state_dir, r->path, r->id, error) == -1;
+	case STORAGE_ERROR:
+	default:
+		return 1;
+	}
+	errorf(error,
+	    "Workspace mutations are quarantined since %s: %s. "
+	    "Inspect or restore %s, then run: librechat-code "
+	    "clear-workspace-quarantine --worker-dir %s --workspace-id %s",
+	    info.since, info.reason, r->path, r->path, r->id);
+	marker_info_free(&info);
+	return 1;
+}
+
 /*
- * Makes the marker directories and refuses to start over a marker. A worker
- * that cannot mutate anything with a single root does not look (7.5).
+ * Makes the marker directories and refuses to start over a marker; with lease
+ * slots only the root is refused (protocol 12.3). A worker that cannot mutate
+ * anything with a single root does not look (7.5).
  */
 static int
 check_markers(struct monitor *m, char **error)
 {
-	struct marker_info info;
 	struct root *r;
-	enum storage_result found;
 	size_t i;
 
 	for (i = 0; i < m->roots->n; i++) {
@@ -44,22 +68,14 @@ check_markers(struct monitor *m, char **error)
 			return -1;
 		if (m->roots->n == 1 && (r->operations & OPS_MUTATION) == 0)
 			continue;
-		found = marker_load(&r->marker, &info, error);
-		if (found == STORAGE_ERROR)
-			return -1;
-		if (found == STORAGE_MISSING) {
-			if (elsewhere_check(m->settings->state_dir, r->path,
-				r->id, error) == -1)
-				return -1;
+		if (check_marker(m, r, error) == 0)
 			continue;
-		}
-		errorf(error,
-		    "Workspace mutations are quarantined since %s: %s. "
-		    "Inspect or restore %s, then run: librechat-code "
-		    "clear-workspace-quarantine --worker-dir %s",
-		    info.since, info.reason, r->path, r->path);
-		marker_info_free(&info);
-		return -1;
+		if (m->settings->lease_slots == 1)
+			return -1;
+		r->quarantined = 1;
+		log_warnx("workspace %s is not served: %s", r->id, *error);
+		free(*error);
+		*error = NULL;
 	}
 	return 0;
 }
@@ -110,6 +126,7 @@ run_worker(struct monitor *m)
 		return fail(STATUS_CONFIG, error);
 	if (record(m, &error) == -1)
 		return fail(STATUS_ERROR, error);
+	launch_limits(m, 0);
 	if ((status = start_helpers(m, &error)) != STATUS_OK)
 		return fail(status, error);
 	m->report = status_new(1);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "buf.h"
+#include "cgroup.h"
 #include "commands.h"
 #include "error.h"
 #include "launch.h"
@@ -22,6 +23,8 @@
 #include "primitives.h"
 #include "record.h"
 #include "roots.h"
+#include "settings.h"
+#include "size.h"
 #include "storage.h"
 #include "times.h"
 
@@ -100,6 +103,38 @@ test_primitives(const struct options *o)
 		    text);
 	}
 	account_free(&a);
+}
+
+/* What commands of one workspace may use up, and whether that is in force. */
+static void
+test_limits(const struct options *o)
+{
+	struct settings s;
+	char *error = NULL, *text, *why = NULL;
+
+	memset(&s, 0, sizeof(s));
+	if (settings_limits(&s, o, &error) == -1) {
+		line_error("limits", error);
+		return;
+	}
+	text = size_text(s.tmp_bytes);
+	line("/tmp size", PASS, text);
+	free(text);
+	text = s.processes == 0 ? xstrdup("none")
+				: xasprintf("%lu", (unsigned long)s.processes);
+	line("process limit", PASS, text);
+	free(text);
+	text = s.memory_bytes == 0 ? xstrdup("none")
+				   : size_text(s.memory_bytes);
+	if (s.memory_bytes == 0 || cgroup_check(&cgroup_here, &why) == 0)
+		line("memory limit", PASS, text);
+	else {
+		error = xasprintf("%s is not in force: %s", text, why);
+		line("memory limit", NOTE, error);
+	}
+	free(text);
+	free(error);
+	free(why);
 }
 
 /* A file can be made, synced and removed where markers will be. */
@@ -281,6 +316,7 @@ command_selftest(const struct options *o)
 	}
 	failures = 0;
 	test_primitives(o);
+	test_limits(o);
 	test_worker(o);
 	return failures == 0 ? STATUS_OK : STATUS_ERROR;
 }

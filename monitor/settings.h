@@ -42,6 +42,8 @@ struct settings {
 	char digest[65];
 	char *user; /* account for commands, or NULL */
 	uint64_t tmp_bytes;
+	uint64_t memory_bytes; /* of the commands of a root; 0 = no limit */
+	uint32_t processes; /* likewise */
 	enum protection protection;
 	uint32_t timeout_ms; /* exec */
 
@@ -81,6 +83,12 @@ int settings_network(struct settings *, char **error);
 int settings_pair(struct settings *, const struct options *, char **error);
 
 void settings_free(struct settings *);
+
+/*
+ * What commands may use up (limits.c): /tmp size, memory, processes, from
+ * options, variables and what the machine has. 0 or -1 with *error.
+ */
+int settings_limits(struct settings *, const struct options *, char **error);
 
 /* "512M", "2G", plain bytes: 1 MiB to 1 TiB. 0 or -1. */
 int parse_size(const char *, uint64_t *);

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <sys/types.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <ftw.h>
@@ -34,8 +35,9 @@ static const char *const variables[] = { "WORKER_ID", "IDENTITY_FILE", "URL",
 	"ALLOW_WORKSPACE_COMMANDS", "COMMAND_SANDBOX", "WORKSPACE_LEASE_SLOTS",
 	"WORKSPACE_QUARANTINE_FILE", "RUNTIME_SUPERVISOR", "STATEFUL_WORKSPACE",
 	"SANDBOX_PROFILE", "RUNTIMES", "CA_FILE", "USER", "TMP_SIZE",
-	"PROTECTED_PATHS", "COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID",
-	"DOCKER_NETWORK", "FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
+	"MEMORY_LIMIT", "PROCESS_LIMIT", "PROTECTED_PATHS",
+	"COMMAND_ALLOWED_DOMAINS", "GITHUB_APP_ID", "DOCKER_NETWORK",
+	"FILE_RELAY_UPSTREAM", "SANDBOX_ENDPOINT" };
 
 /* The token is taken out of the environment whenever it is read. */
 static const char *token;
@@ -420,6 +422,14 @@ test_capabilities(void **state)
 		{ "SANDBOX_ENDPOINT", "http://h/", "sandbox endpoints" },
 		{ "SANDBOX_PROFILE", " ", "is invalid" },
 		{ "TMP_SIZE", "1K", "--tmp-size must be" },
+		{ "MEMORY_LIMIT", "15M", "--memory-limit must be" },
+		{ "MEMORY_LIMIT", "lots", "--memory-limit must be" },
+		{ "MEMORY_LIMIT", "-1", "--memory-limit must be" },
+		{ "PROCESS_LIMIT", "15", "--process-limit must be" },
+		{ "PROCESS_LIMIT", "4194305", "--process-limit must be" },
+		{ "PROCESS_LIMIT", "99999999999", "--process-limit must be" },
+		{ "PROCESS_LIMIT", "100x", "--process-limit must be" },
+		{ "PROCESS_LIMIT", "-100", "--process-limit must be" },
 		{ "PROTECTED_PATHS", "", "PROTECTED_PATHS must be" },
 		{ "PROTECTED_PATHS", "Strict", "PROTECTED_PATHS must be" },
 		{ "TMP_SIZE", "2T", "--tmp-size must be" },
@@ -437,18 +447,20 @@ test_capabilities(void **state)
 		set(refusals[i][0], NULL);
 	}
 	refused("run --worker-dir a --allow-workspace-commands "
-		"--workspace-lease-slots 2",
-	    "concurrent workspace leases are not available in this version");
+		"--workspace-lease-slots 9",
+	    "cannot exceed 8");
 	refused("run --worker-dir a --command-sandbox NATIVE-SRT",
 	    "must be native-srt or runtime");
 	if (geteuid() != 0)
 		refused("run --worker-dir a --user x", "start as root");
 
 	set("COMMAND_ALLOWED_DOMAINS", "  ");
-	set("WORKSPACE_LEASE_SLOTS", " 1 ");
+	set("WORKSPACE_LEASE_SLOTS", " 8 ");
 	set("COMMAND_SANDBOX", " Native-SRT ");
 	set("RUNTIMES", " python , ,node,");
 	accepted("run --worker-dir a --allow-workspace-commands", &s, &rs);
+	assert_int_equal(s.lease_slots, 8);
+	set("WORKSPACE_LEASE_SLOTS", " 1 ");
 	/* a quarter of the memory, at most 4 GiB */
 	assert_true(s.tmp_bytes >= 64 << 20 && s.tmp_bytes <= 4ULL << 30);
 	roots_free(&rs);
@@ -472,6 +484,63 @@ test_capabilities(void **state)
 	    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	roots_free(&rs);
 	settings_free(&s);
+}
+
+/* The limits for an option line and variables, as numbers. */
+static void
+limits(const char *line, uint64_t tmp, uint64_t memory, uint32_t processes)
+{
+	struct settings s;
+	struct roots rs;
+
+	accepted(line, &s, &rs);
+	if (tmp != 0)
+		assert_true(s.tmp_bytes == tmp);
+	assert_true(s.memory_bytes == memory);
+	assert_int_equal(s.processes, processes);
+	roots_free(&rs);
+	settings_free(&s);
+}
+
+static void
+test_limits(void **state)
+{
+	uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+	    (uint64_t)sysconf(_SC_PAGESIZE);
+	struct rlimit was, most, few;
+	uint32_t usual = 4096;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NPROC, &was), 0);
+	few = most = was;
+	few.rlim_cur = 600;
+	most.rlim_cur = most.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NPROC, &most), 0);
+	if (most.rlim_max != RLIM_INFINITY && most.rlim_max / 2 < usual)
+		usual = (uint32_t)(most.rlim_max / 2);
+	limits("run --worker-dir a", 0, machine / 4 * 3, usual);
+	limits("run --worker-dir a --memory-limit 900M --process-limit=100",
+	    300 << 20, 900 << 20, 100);
+	limits("run --worker-dir a --memory-limit none --process-limit none", 0,
+	    0, 0);
+	limits(
+	    "run --worker-dir a --memory-limit 0 --process-limit 0", 0, 0, 0);
+	set("MEMORY_LIMIT", " 1g ");
+	set("PROCESS_LIMIT", " 200 ");
+	limits("run --worker-dir a", (1 << 30) / 3, 1 << 30, 200);
+	limits("run --worker-dir a --memory-limit 2G --process-limit 16 "
+	       "--tmp-size 1G",
+	    1 << 30, 2ULL << 30, 16);
+	set("MEMORY_LIMIT", "none");
+	set("PROCESS_LIMIT", " ");
+	limits("run --worker-dir a", 0, 0, usual);
+	/* Half of what the account may have is the most. */
+	assert_int_equal(setrlimit(RLIMIT_NPROC, &few), 0);
+	limits("run --worker-dir a", 0, 0, 300);
+	limits("run --worker-dir a --process-limit 200", 0, 0, 200);
+	assert_int_equal(setrlimit(RLIMIT_NPROC, &was), 0);
+	refused("run --worker-dir a --memory-limit 1M", "--memory-limit must");
+	refused("run --worker-dir a --process-limit x", "--process-limit must");
 }
 
 static void
@@ -516,6 +585,7 @@ main(void)
 		T(test_roots),
 		T(test_default_workspace),
 		T(test_capabilities),
+		T(test_limits),
 		cmocka_unit_test(test_containment),
 		cmocka_unit_test(test_sizes),
 	};

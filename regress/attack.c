@@ -64,7 +64,7 @@ answerer(int fd)
 	struct pollfd p = { fd, POLLIN, 0 };
 	char c = 0;
 
-	if (poll(&p, 1, 1000) != 1 || read(fd, &c, 1) != 1)
+	if (poll(&p, 1, 20000) != 1 || read(fd, &c, 1) != 1)
 		return 0;
 	return c;
 }
@@ -172,7 +172,7 @@ race_address(const char *host, double time)
 	address(&choices[1], "/tmp/race-own.sock");
 	if (pthread_create(&t, NULL, flip_address, NULL) != 0)
 		exit(1);
-	while (seconds() < end) {
+	while (seconds() < end || connected == 0) {
 		fd = stream();
 		if (connect(fd, (struct sockaddr *)&flip, sizeof(flip)) == 0) {
 			connected++;
@@ -237,7 +237,7 @@ race_path(const char *host, double time)
 	serve_in_thread(&own);
 	if (pthread_create(&t, NULL, flip_link, (void *)(uintptr_t)host) != 0)
 		exit(1);
-	while (seconds() < end) {
+	while (seconds() < end || connected == 0) {
 		fd = stream();
 		if (connect(fd, (struct sockaddr *)&sun, len) == 0) {
 			connected++;
@@ -317,6 +317,16 @@ try_not_dumpable(void)
 	try_path("/tmp/agent.sock");
 }
 
+static void
+try_own(const char *path)
+{
+	int own = listener(path, 4);
+
+	serve_in_thread(&own);
+	try_path(path);
+	(void)unlink(path);
+}
+
 /* A caller that waits for room in the backlog gets it. */
 static void
 try_full_backlog(void)
@@ -383,6 +393,65 @@ try_load(long count)
 	    (double)count / (seconds() - start));
 }
 
+static void *
+connect_to_full(void *arg)
+{
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/stall-full.sock");
+
+	(void)connect(*(int *)arg, (struct sockaddr *)&sun, len);
+	return NULL;
+}
+
+/* Waits for room in a backlog, and says so by a file "waiting". */
+static void
+try_waiting(void)
+{
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/wait-full.sock");
+	int fd;
+
+	(void)listener("/tmp/wait-full.sock", 0);
+	while (fd = stream(), fcntl(fd, F_SETFL, O_NONBLOCK),
+	    connect(fd, (struct sockaddr *)&sun, len) == 0)
+		;
+	if (open("waiting", O_WRONLY | O_CREAT, 0600) == -1)
+		exit(1);
+	fd = stream();
+	report(fd, connect(fd, (struct sockaddr *)&sun, len));
+}
+
+/*
+ * While a thread waits in connect(2) for a full backlog, another makes the
+ * socket a blocking one again and again; others must be served meanwhile.
+ */
+static void
+try_stall(void)
+{
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/stall-full.sock");
+	double end;
+	pthread_t t;
+	int own, fd, waiting;
+
+	own = listener("/tmp/stall-full.sock", 0);
+	while (fd = stream(), fcntl(fd, F_SETFL, O_NONBLOCK),
+	    connect(fd, (struct sockaddr *)&sun, len) == 0)
+		;
+	waiting = stream();
+	if (pthread_create(&t, NULL, connect_to_full, &waiting) != 0)
+		exit(1);
+	end = seconds() + 0.5;
+	while (seconds() < end)
+		(void)fcntl(waiting, F_SETFL, 0);
+	(void)alarm(20);
+	own = listener("/tmp/stall-own.sock", 8);
+	serve_in_thread(&own);
+	len = address(&sun, "/tmp/stall-own.sock");
+	fd = stream();
+	report(fd, connect(fd, (struct sockaddr *)&sun, len));
+}
+
 static int
 compare(const void *a, const void *b)
 {
@@ -442,9 +511,43 @@ try_inet(void)
 		printf("%s ", strerrorname_np(errno));
 	p.fd = b;
 	p.events = POLLOUT;
-	(void)poll(&p, 1, 1000);
+	(void)poll(&p, 1, 20000);
 	(void)getsockopt(b, SOL_SOCKET, SO_ERROR, &error, &elen);
 	printf("%d\n", error);
+}
+
+/* Domain, type and protocol as numbers. */
+static void
+try_socket(char *n[])
+{
+	printf("%s\n",
+	    socket(atoi(n[0]), atoi(n[1]), atoi(n[2])) == -1
+		? strerrorname_np(errno)
+		: "made");
+}
+
+/* Prints every family that is known here, or refused in another way. */
+static void
+try_families(void)
+{
+	int i;
+
+	for (i = 1; i < 128; i++)
+		if (socket(i, SOCK_STREAM, 0) != -1 || errno != EAFNOSUPPORT)
+			printf("%d ", i);
+	printf("\n");
+}
+
+static void
+try_netlink(void)
+{
+	int i;
+
+	for (i = 0; i < 32; i++)
+		if (socket(AF_NETLINK, SOCK_RAW, i) != -1 ||
+		    errno != EPROTONOSUPPORT)
+			printf("%d ", i);
+	printf("\n");
 }
 
 /* Makes each call with no arguments; "number errno" for each. */
@@ -468,6 +571,12 @@ main(int argc, char *argv[])
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (strcmp(what, "connect") == 0)
 		try_path(arg);
+	else if (strcmp(what, "exchange") == 0 && argc > 3)
+		printf("%s\n",
+		    syscall(SYS_renameat2, AT_FDCWD, arg, AT_FDCWD, argv[3],
+			2U /* RENAME_EXCHANGE */) == -1
+			? strerrorname_np(errno)
+			: "0");
 	else if (strcmp(what, "calls") == 0)
 		try_calls(argv + 2);
 	else if (strcmp(what, "length") == 0)
@@ -480,6 +589,18 @@ main(int argc, char *argv[])
 		try_not_dumpable();
 	else if (strcmp(what, "full") == 0)
 		try_full_backlog();
+	else if (strcmp(what, "socket") == 0 && argc > 4)
+		try_socket(argv + 2);
+	else if (strcmp(what, "families") == 0)
+		try_families();
+	else if (strcmp(what, "netlink") == 0)
+		try_netlink();
+	else if (strcmp(what, "own") == 0)
+		try_own(arg);
+	else if (strcmp(what, "waiting") == 0)
+		try_waiting();
+	else if (strcmp(what, "stall") == 0)
+		try_stall();
 	else if (strcmp(what, "datagram") == 0)
 		try_datagram(arg);
 	else if (strcmp(what, "load") == 0)

@@ -90,6 +90,12 @@ child(struct harness *h, const char *program, int sock)
 	if (getenv("ASAN_OPTIONS") != NULL)
 		envp[i++] = xasprintf(
 		    "ASAN_OPTIONS=%s", getenv("ASAN_OPTIONS"));
+	if (h->enter != NULL) {
+		if ((exe = open(h->enter, O_WRONLY | O_CLOEXEC)) == -1 ||
+		    write(exe, "0", 1) != 1)
+			fatal("%s", h->enter);
+		close(exe);
+	}
 	if ((exe = open(program, O_RDONLY | O_CLOEXEC)) == -1)
 		fatal("%s", program);
 	if (dup2(sock, PROC_CHANNEL) == -1)
@@ -110,6 +116,7 @@ static void
 send_config(struct harness *h, int channel)
 {
 	struct executor_config c;
+	struct cgroup_config cg;
 	struct root_config rc;
 	struct buf b;
 	char id[16];
@@ -129,6 +136,10 @@ send_config(struct harness *h, int channel)
 	c.tmp_bytes = h->tmp_bytes;
 	c.home_bytes = h->home_bytes;
 	c.protection = (uint8_t)h->protection;
+	c.processes = h->processes;
+	c.memory_bytes = h->memory_bytes;
+	c.groups = h->group != 0;
+	c.slots = h->slots == 0 ? SLOTS_MAX : h->slots;
 	c.nroots = (uint32_t)h->nroots;
 	buf_init(&b);
 	executor_config_build(&b, &c);
@@ -143,10 +154,24 @@ send_config(struct harness *h, int channel)
 		rc.path = h->roots[i];
 		rc.operations = (OP_BIT(OP_MAX) - 1) & ~h->without[i];
 		fd = open(h->roots[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (h->detached[i]) {
+			rc.mount = ROOT_DETACHED;
+			close(fd);
+			fd = (int)syscall(SYS_open_tree, AT_FDCWD, h->roots[i],
+			    1 /* OPEN_TREE_CLONE */ | O_CLOEXEC);
+		}
 		if (fd == -1)
 			fatal("%s", h->roots[i]);
 		root_config_build(&b, &rc);
 		imsg_compose(&h->monitor, MSG_ROOT, 0, fd, b.data, b.len);
+		buf_free(&b);
+	}
+	for (i = 0; h->group != 0 && i < h->nroots; i++) {
+		cg.index = i;
+		if ((fd = fcntl(h->group, F_DUPFD_CLOEXEC, 0)) == -1)
+			fatal("control group");
+		cgroup_config_build(&b, &cg);
+		imsg_compose(&h->monitor, MSG_CGROUP, 0, fd, b.data, b.len);
 		buf_free(&b);
 	}
 	if (imsg_flush_blocking(&h->monitor) == -1)
@@ -487,6 +512,46 @@ process_exists(const char *mark)
 		close(fd);
 		if (n > 0 && memmem(line, (size_t)n, mark, strlen(mark)))
 			found = 1;
+	}
+	closedir(d);
+	return found;
+}
+
+pid_t
+find_below(pid_t pid, const char *name, int depth)
+{
+	char path[300], text[512], *p, *q;
+	struct dirent *de;
+	pid_t found = 0, child;
+	ssize_t n;
+	DIR *d;
+	int fd;
+
+	if (depth == 0 || (d = opendir("/proc")) == NULL)
+		return 0;
+	while (found == 0 && (de = readdir(d)) != NULL) {
+		if (de->d_name[0] < '0' || de->d_name[0] > '9')
+			continue;
+		(void)xsnprintf(
+		    path, sizeof(path), "/proc/%s/stat", de->d_name);
+		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
+			continue;
+		n = read(fd, text, sizeof(text) - 1);
+		close(fd);
+		if (n <= 0)
+			continue;
+		text[n] = '\0';
+		p = strchr(text, '(');
+		q = strrchr(text, ')');
+		if (p == NULL || q == NULL ||
+		    strtol(q + 4, NULL, 10) != (long)pid)
+			continue;
+		*q = '\0';
+		child = (pid_t)strtol(de->d_name, NULL, 10);
+		if (strcmp(p + 1, name) == 0)
+			found = child;
+		else
+			found = find_below(child, name, depth - 1);
 	}
 	closedir(d);
 	return found;

@@ -23,6 +23,7 @@ struct harness {
 	char *home; /* stands for the account's home */
 	char *roots[ROOTS_MAX];
 	uint32_t without[ROOTS_MAX]; /* operations that a root lacks */
+	int detached[ROOTS_MAX]; /* give it as a detached mount (root only) */
 	size_t nroots;
 	char *hidden[16];
 	size_t nhidden;
@@ -31,6 +32,11 @@ struct harness {
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
 	enum protection protection; /* none unless set */
+	uint32_t processes; /* no limit unless set */
+	uint8_t slots; /* idle sandboxes to keep: 8 unless set */
+	int group; /* of the commands of every root, or 0 for none */
+	uint64_t memory_bytes; /* its limit */
+	const char *enter; /* cgroup.procs for the executor, or NULL */
 	char *failed; /* text of MSG_FAILED, if it came */
 	enum certainty outcome; /* of the last mutation */
 	char *outcome_of; /* the assignment of that mutation */
@@ -102,6 +108,12 @@ char *visible_scratch(struct harness *);
  */
 const char *new_mark(void); /* kept until the next call */
 char *with_mark(const char *mark, const char *command);
+
+/*
+ * A process with this name that descends from pid in at most depth steps, or
+ * 0 if there is none.
+ */
+pid_t find_below(pid_t pid, const char *name, int depth);
 
 /* 1 if a process of the host has this text in its arguments. */
 int process_exists(const char *mark);

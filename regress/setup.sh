@@ -4,13 +4,20 @@
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libevent-dev \
 libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
 RUN_PACKAGES="bash ripgrep git"
-TEST_PACKAGES="libcmocka-dev socat perl-base"
-# ./check --tools: program and the package it comes from
-TOOLS="script:bsdutils cargo:cargo chromium:chromium cmake:cmake \
-javac:default-jdk-headless gpg:gnupg go:golang-go ninja:ninja-build \
-node:nodejs npm:npm ssh-agent:openssh-client psql:postgresql \
-python3:python3-venv redis-server:redis-server strace:strace tmux:tmux \
-Xvfb:xvfb"
+TEST_PACKAGES="libcmocka-dev nghttp2-proxy openssl perl-base socat"
+# ./check --systemd; the last two for ordinary users
+SYSTEMD_PACKAGES="qemu-system-x86 mmdebstrap e2fsprogs fakeroot uidmap"
+# ./check --tools: program and the package it comes from, packages that are
+# needed in any case, and what comes from npm
+TOOLS="script:bsdutils cargo:cargo chromium:chromium cmake:cmake curl:curl \
+expect:expect gdb:gdb gpg:gnupg go:golang-go hostname:hostname \
+inotifywait:inotify-tools javac:default-jdk-headless mvn:maven \
+ninja:ninja-build node:nodejs npm:npm perl:perl ping:iputils-ping \
+psql:postgresql ps:procps redis-server:redis-server rsync:rsync \
+sqlite3:sqlite3 ss:iproute2 ssh-agent:openssh-client strace:strace \
+su:util-linux sudo:sudo tmux:tmux Xvfb:xvfb"
+TOOL_PACKAGES="python3 python3-venv"
+NODE_TOOLS="jest@29 pnpm@9 vitest@2 yarn@1"
 
 say()
 {
@@ -61,6 +68,23 @@ packages_of()
 		[ -x "/usr/local/bin/${pair%%:*}" ] ||
 		    [ -x "/usr/bin/${pair%%:*}" ] || echo "${pair#*:}"
 	done
+}
+
+# need_node_tools DIR: installs those of NODE_TOOLS there, once.
+need_node_tools()
+{
+	[ "$(cat "$1/installed" 2>/dev/null)" != "$NODE_TOOLS" ] || return 0
+	say "Installing $NODE_TOOLS ..."
+	rm -rf "$1"
+	mkdir -p "$1"
+	if ! timeout 300 npm install --prefix "$1" --cache "$1/cache" \
+	    --no-audit --no-fund --ignore-scripts $NODE_TOOLS \
+	    >"$1/install.log" 2>&1; then
+		tail -n 20 "$1/install.log"
+		die "npm could not install $NODE_TOOLS ($1/install.log)"
+	fi
+	rm -rf "$1/cache"
+	echo "$NODE_TOOLS" >"$1/installed"
 }
 
 # 1 argument or more: the current directory was configured with all of them.

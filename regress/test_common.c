@@ -504,6 +504,14 @@ parse_executor_config(const struct imsg *im)
 }
 
 static int
+parse_cgroup_config(const struct imsg *im)
+{
+	struct cgroup_config c;
+
+	return cgroup_config_parse(im, &c) == 0;
+}
+
+static int
 parse_tool_error(const struct imsg *im)
 {
 	struct tool_error e;
@@ -533,6 +541,7 @@ messages_are_read_exactly_as_written(void **state)
 	struct result r;
 	struct bridge_config bc;
 	struct executor_config ec;
+	struct cgroup_config cg;
 	struct sign_request s;
 	struct workspace ws;
 	struct match m;
@@ -583,8 +592,14 @@ messages_are_read_exactly_as_written(void **state)
 	ec.user = ec.home = list[0];
 	ec.env = list;
 	ec.nenv = 2;
+	ec.slots = 1;
 	executor_config_build(&b, &ec);
 	exact(&b, parse_executor_config);
+
+	memset(&cg, 0, sizeof(cg));
+	cg.index = ROOTS_MAX - 1;
+	cgroup_config_build(&b, &cg);
+	exact(&b, parse_cgroup_config);
 
 	tool_error_build(&b, EC_EDIT_CONFLICT, UNCERTAIN, "text");
 	exact(&b, parse_tool_error);
@@ -637,7 +652,7 @@ random_payloads_never_break_a_parser(void **state)
 {
 	static int (*const parsers[])(const struct imsg *) = { parse_request,
 		parse_result, parse_bridge_config, parse_executor_config,
-		parse_tool_error, parse_sign };
+		parse_cgroup_config, parse_tool_error, parse_sign };
 	uint32_t seed = 20260304;
 	struct imsg im;
 	struct buf b;

@@ -96,7 +96,9 @@ static const struct call always[] = {
 	{ "move_pages", 0, EPERM, 0, { 0 } },
 	{ "kcmp", 0, EPERM, 0, { 0 } },
 	{ "memfd_secret", 447, ENOSYS, 0, { 0 } },
+	{ "listns", 470, ENOSYS, 0, { 0 } },
 #ifdef __x86_64__
+	{ "uselib", 0, ENOSYS, 0, { 0 } },
 	{ "iopl", 0, EPERM, 0, { 0 } },
 	{ "ioperm", 0, EPERM, 0, { 0 } },
 #endif
@@ -131,6 +133,8 @@ static const struct call with_arguments[] = {
 	{ "ioctl", 0, EPERM, 0, { 0, TIOCSTI } },
 	{ "ioctl", 0, EPERM, 0, { 0, TIOCSTI | 0x100000000 } },
 	{ "ioctl", 0, EPERM, 0, { 0, 0x541C } },
+	{ "ioctl", 0, EPERM, 0, { 0, TIOCSETD } },
+	{ "ioctl", 0, ALLOWED, 0, { 0, TIOCGETD } },
 	{ "ioctl", 0, ALLOWED, 0, { 0, TIOCGWINSZ } },
 	{ "ioctl", 0, ALLOWED, 0, { 0, FIONREAD } },
 	{ "socket", 0, EPERM, 0, { AF_UNIX, SOCK_DGRAM } },
@@ -142,7 +146,28 @@ static const struct call with_arguments[] = {
 	{ "socket", 0, ALLOWED, 0, { AF_INET, SOCK_STREAM } },
 	{ "socket", 0, ALLOWED, 0, { AF_INET, SOCK_DGRAM } },
 	{ "socket", 0, ALLOWED, 0, { AF_INET6, SOCK_STREAM } },
+	{ "socket", 0, ALLOWED, 0, { AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC } },
+	{ "socket", 0, ALLOWED, 0, { AF_INET | 0x1100000000, SOCK_STREAM } },
+	{ "socket", 0, ALLOWED, 0, { AF_INET, SOCK_DGRAM, 1 /* ICMP */ } },
+	{ "socket", 0, ALLOWED, 0, { AF_INET, SOCK_STREAM, 262 /* MPTCP */ } },
+	{ "socket", 0, EPERM, 0, { AF_INET, SOCK_RAW, 255 } },
+	{ "socket", 0, EPERM, 0, { AF_INET, SOCK_RAW | SOCK_CLOEXEC, 1 } },
+	{ "socket", 0, EPERM, 0, { AF_INET, 10 /* SOCK_PACKET */, 0x300 } },
+	{ "socket", 0, EPERM, 0, { AF_INET6, SOCK_RAW | SOCK_NONBLOCK, 58 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_INET, SOCK_STREAM, 132 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_INET6, SOCK_SEQPACKET, 132 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_INET, 6 /* DCCP */, 33 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_INET, SOCK_DGRAM, 115 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_INET, SOCK_STREAM, 256 } },
 	{ "socket", 0, ALLOWED, 0, { AF_NETLINK, SOCK_RAW } },
+	{ "socket", 0, ALLOWED, 0, { AF_NETLINK, SOCK_DGRAM, 0x100000000 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_NETLINK, SOCK_RAW, 4 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0, { AF_NETLINK, SOCK_DGRAM, 16 } },
+	{ "socket", 0, EPROTONOSUPPORT, 0,
+	    { AF_NETLINK, SOCK_RAW, 0xffffffff } },
+	{ "socketpair", 0, ALLOWED, 0, { AF_UNIX, SOCK_STREAM } },
+	{ "socketpair", 0, EOPNOTSUPP, 0, { AF_TIPC, SOCK_STREAM } },
+	{ "socketpair", 0, EOPNOTSUPP, 0, { AF_INET, SOCK_STREAM } },
 	{ "socket", 0, EAFNOSUPPORT, 0, { AF_PACKET, SOCK_RAW } },
 	{ "socket", 0, EAFNOSUPPORT, 0, { 40, SOCK_STREAM } },
 	{ "socket", 0, EAFNOSUPPORT, 0, { AF_KEY, SOCK_RAW } },
@@ -193,6 +218,21 @@ static const struct call with_arguments[] = {
 	{ "fsync", 0, ALLOWED, 0, { 0 } },
 	{ "setpriority", 0, ALLOWED, 0, { 0 } },
 	{ "landlock_create_ruleset", 444, ALLOWED, 0, { 0 } },
+	{ "landlock_restrict_self", 446, ALLOWED, 0, { 0 } },
+	/* new ones that ordinary programs use, and ones of debuggers: the
+	 * kernel checks them as it checks ptrace */
+	{ "mseal", 462, ALLOWED, 0, { 0 } },
+	{ "cachestat", 451, ALLOWED, 0, { 0 } },
+	{ "futex_waitv", 449, ALLOWED, 0, { 0 } },
+	{ "close_range", 436, ALLOWED, 0, { 0 } },
+	{ "faccessat2", 439, ALLOWED, 0, { 0 } },
+	{ "epoll_pwait2", 441, ALLOWED, 0, { 0 } },
+	{ "statx", 332, ALLOWED, 0, { 0 } },
+	{ "rseq", 334, ALLOWED, 0, { 0 } },
+	{ "process_vm_readv", 0, ALLOWED, 0, { 0 } },
+	{ "process_vm_writev", 0, ALLOWED, 0, { 0 } },
+	{ "pidfd_getfd", 438, ALLOWED, 0, { 0 } },
+	{ "pidfd_send_signal", 424, ALLOWED, 0, { 0 } },
 	{ "seccomp", 0, ALLOWED, 0, { 0 } },
 };
 
@@ -290,6 +330,25 @@ expect(const struct sock_fprog *prog, uint32_t arch, int mapped,
 		    (unsigned long long)c->arg[3], got, want);
 }
 
+/* Every number that is not a family in use is refused as one. */
+static void
+every_family(const struct sock_fprog *prog, uint32_t arch)
+{
+	static const uint32_t far[] = { 255, 256, 4096, 0x7fffffff, 0x80000000,
+		0xffffffff };
+	struct call c = { "socket", 0, 0, 0, { 0, SOCK_STREAM } };
+	uint32_t i;
+
+	for (i = 1; i < 64 + COUNT(far); i++) {
+		c.arg[0] = i < 64 ? i : far[i - 64];
+		c.error = i == AF_UNIX || i == AF_INET || i == AF_INET6 ||
+			i == AF_NETLINK
+		    ? ALLOWED
+		    : EAFNOSUPPORT;
+		expect(prog, arch, 0, &c);
+	}
+}
+
 static void
 every_call(uint32_t arch, int mapped)
 {
@@ -309,6 +368,7 @@ every_call(uint32_t arch, int mapped)
 	}
 	for (i = 0; i < COUNT(with_arguments); i++)
 		expect(&prog, arch, mapped, &with_arguments[i]);
+	every_family(&prog, arch);
 	free(prog.filter);
 }
 

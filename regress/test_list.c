@@ -387,7 +387,8 @@ pages_of_a_large_tree(void **state)
 	check_many(all, 500); /* 25 */
 #ifndef SANITIZERS
 	n = tree_file_processes(&H, pids, R_COUNT);
-	assert_int_equal(n, R_COUNT);
+	/* Sandboxes of roots not used of late are gone (pool.h). */
+	assert_int_equal(n, R_COUNT < SLOTS_MAX ? R_COUNT : SLOTS_MAX);
 	while (n-- > 0)
 		assert_in_range(peak_kib(pids[n]), 1, 16 * 1024);
 #else

@@ -75,8 +75,9 @@ selftest_names_each_primitive(void **state)
 	static const char *const lines[] = { "user namespace: ok\n",
 		"mount: ok\n", "/proc: ok\n", "network namespace: ok\n",
 		"seccomp: ok\n", "seccomp notifications: ok\n",
-		"Landlock: ok, ABI ", "cgroup: ", "bash: ok\n", "rg: ok\n",
-		"git: ", "identity: ok, ", "state directory: ok, ",
+		"Landlock: ok, ABI ", "inotify limits: ", "bash: ok\n",
+		"rg: ok\n", "git: ", "/tmp size: ok, ", "process limit: ok, ",
+		"memory limit: ", "identity: ok, ", "state directory: ok, ",
 		"lock: ok, no worker is running\n", "connection: ok, http://" };
 	struct world w;
 	char *log, *p;
@@ -173,6 +174,64 @@ exec_passes_everything_through(void **state)
 	assert_int_equal(world_command(&w, NULL, "exec", "--worker-dir", "/tmp",
 			     "true", NULL),
 	    78);
+	world_free(&w);
+}
+
+static void
+limits_reach_the_commands(void **state)
+{
+	struct world w;
+	char *log;
+
+	(void)state;
+	world_init(&w, 0);
+	assert_int_equal(
+	    world_command(&w, NULL, "exec", "--worker-dir", w.project,
+		"--process-limit", "99", "--tmp-size=10M", "--", "bash", "-c",
+		"ulimit -u; echo $(($(stat -f -c %b*%S /tmp)))", NULL),
+	    0);
+	log = command_printed(&w);
+	assert_string_equal(log, "99\n10485760\n");
+	free(log);
+	setenv("LIBRECHAT_CODE_PROCESS_LIMIT", "98", 1);
+	setenv("LIBRECHAT_CODE_MEMORY_LIMIT", "300M", 1);
+	assert_int_equal(world_command(&w, NULL, "exec", "-v", "--worker-dir",
+			     w.project, "bash", "-c", "ulimit -u", NULL),
+	    0);
+	log = command_printed(&w);
+	assert_non_null(
+	    strstr(log, "commands of a workspace may use 98 processes, "));
+	assert_non_null(strstr(log, "98\n"));
+	free(log);
+	setenv("WITHOUT_WORKER_ID", "1", 1);
+	assert_int_equal(world_command(&w, NULL, "selftest", NULL), 0);
+	log = command_printed(&w);
+	assert_non_null(strstr(log, "process limit: ok, 98\n"));
+	assert_non_null(strstr(log, "memory limit: "));
+	assert_non_null(strstr(log, "300 MiB"));
+	free(log);
+	assert_int_equal(
+	    world_command(&w, NULL, "selftest", "--process-limit", "97",
+		"--memory-limit=none", "--tmp-size", "3M", NULL),
+	    0);
+	log = command_printed(&w);
+	assert_non_null(strstr(log, "process limit: ok, 97\n"));
+	assert_non_null(strstr(log, "memory limit: ok, none\n"));
+	assert_non_null(strstr(log, "/tmp size: ok, 3 MiB\n"));
+	free(log);
+	assert_int_equal(
+	    world_command(&w, NULL, "selftest", "--memory-limit", "1", NULL),
+	    1);
+	command_said(&w, "limits: FAILED: --memory-limit must be");
+	unsetenv("WITHOUT_WORKER_ID");
+	unsetenv("LIBRECHAT_CODE_MEMORY_LIMIT");
+
+	/* A worker says it at its start. */
+	world_server(&w, NULL);
+	world_start(&w);
+	assert_true(world_log_wait(
+	    &w, "commands of a workspace may use 98 processes, ", 20000));
+	unsetenv("LIBRECHAT_CODE_PROCESS_LIMIT");
 	world_free(&w);
 }
 
@@ -528,6 +587,7 @@ main(void)
 		cmocka_unit_test(selftest_names_each_primitive),
 		cmocka_unit_test(selftest_without_a_worker),
 		cmocka_unit_test(exec_passes_everything_through),
+		cmocka_unit_test(limits_reach_the_commands),
 		cmocka_unit_test(reset_of_a_session),
 		cmocka_unit_test(reset_of_a_root),
 		cmocka_unit_test(several_roots_one_after_the_other),

@@ -101,6 +101,11 @@ static const struct row rows[] = {
 	    "mkdir -p a b; echo 1 >a/f; mv a/f b/f && ln b/f a/g && "
 	    "mkdir c && mv b/f c/f && echo ok; rm -r a b c",
 	    0, "ok\n", NULL },
+	{ "paths from the working directory and from / are on one mount",
+	    "echo 1 >a; perl -e 'rename(\"$ENV{PWD}/a\", \"b\") && "
+	    "link(\"b\", \"$ENV{PWD}/c\") or die; readlink("
+	    "\"/proc/self/cwd\") eq $ENV{PWD} or die' && rm b c && echo ok",
+	    0, "ok\n", NULL },
 	{ "device nodes of the root are not devices", "mknod d c 1 3", 1, "",
 	    NULL },
 

@@ -35,6 +35,14 @@ struct tool_row {
 
 #define PG "export PATH=$(ls -d /usr/lib/postgresql/*/bin | tail -1):$PATH; "
 
+/* Installed by ./check --tools into a directory that start() copies. */
+#define NODE_TOOL(name) "./node_modules/.bin/" name
+#define LOCAL_DEPENDENCY                                                    \
+	"mkdir app dep && echo '{\"name\":\"dep\",\"version\":\"1.0.0\"}' " \
+	">dep/package.json && echo 'module.exports=5' >dep/index.js && cd " \
+	"app && echo '{\"name\":\"app\",\"version\":\"1.0.0\","             \
+	"\"dependencies\":{\"dep\":\"file:../dep\"}}' >package.json && "
+
 static const struct tool_row rows[] = {
 	{ "mongod-like server with its defaults", "./mongodlike",
 	    "d=$(mktemp -d); ./mongodlike $d 27017 >log & for i in {1..500}; "
@@ -160,6 +168,105 @@ static const struct tool_row rows[] = {
 	{ "locale, time zone and user name", "locale",
 	    "LC_ALL=C.UTF-8 locale charmap; TZ=UTC date -d @0 +%Y; whoami",
 	    "UTF-8\n1970\ntester\n" },
+	{ "git: diff, stash, rebase", "git",
+	    "git init -q r && cd r && git config user.email a@b.example && git "
+	    "config user.name n && echo 1 >f && git add f && git commit -qm 1 "
+	    "&& git checkout -qb b && echo 2 >g && git add g && git commit -qm "
+	    "2 && git checkout -q - && echo 3 >f && git diff --stat | tail -1 "
+	    "&& git stash -q && git commit -q --allow-empty -m 3 && git "
+	    "checkout -q b && git rebase -q - && git stash pop -q && git log "
+	    "--format=%s | tr '\\n' ' ' && cat f; cd ..; rm -rf r",
+	    "1 deletion(-)\n2 3 1 3\n" },
+	{ "pip: a wheel into a venv", "python3",
+	    "python3 -m venv /tmp/v2 && python3 - <<'E' && /tmp/v2/bin/pip -q "
+	    "--disable-pip-version-check install --no-index /tmp/"
+	    "dep-1.0-py3-none-any.whl && /tmp/v2/bin/python -c "
+	    "'import dep; print(dep.x)'\n"
+	    "import zipfile\n"
+	    "z = zipfile.ZipFile('/tmp/dep-1.0-py3-none-any.whl', 'w')\n"
+	    "d = 'dep-1.0.dist-info/'\n"
+	    "z.writestr('dep.py', 'x = 11')\n"
+	    "z.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: dep"
+	    "\\nVersion: 1.0\\n')\n"
+	    "z.writestr(d + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: t\\n"
+	    "Root-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
+	    "z.writestr(d + 'RECORD', 'dep.py,,\\n' + d + 'METADATA,,\\n' "
+	    "+ d + 'WHEEL,,\\n' + d + 'RECORD,,\\n')\n"
+	    "z.close()\nE\n",
+	    "11\n" },
+	{ "pnpm install of a directory", NODE_TOOL("pnpm"),
+	    LOCAL_DEPENDENCY
+	    "../node_modules/.bin/pnpm install --offline --silent >log 2>&1 || "
+	    "cat log; node -p 'require(\"dep\")'; cd ..; rm -rf app dep",
+	    "5\n" },
+	{ "yarn install of a directory", NODE_TOOL("yarn"),
+	    LOCAL_DEPENDENCY
+	    "../node_modules/.bin/yarn install --offline --silent >log 2>&1 || "
+	    "cat log; node -p 'require(\"dep\")'; cd ..; rm -rf app dep",
+	    "5\n" },
+	{ "jest with two workers", NODE_TOOL("jest"),
+	    "mkdir app && cd app && echo '{\"name\":\"app\"}' "
+	    ">package.json && for i in 1 2 3; do echo 'test(\"t\", () => "
+	    "expect(2).toBe(2))' >$i.test.js; done; "
+	    "../node_modules/.bin/jest --maxWorkers=2 2>&1 | grep -o "
+	    "'Tests: *3 passed' | tr -s ' '; cd ..; rm -rf app",
+	    "Tests: 3 passed\n" },
+	{ "vitest", NODE_TOOL("vitest"),
+	    "mkdir app && cd app && echo '{\"name\":\"app\"}' "
+	    ">package.json && for i in 1 2; do echo 'import { test, expect } "
+	    "from \"vitest\"; test(\"t\", () => expect(2).toBe(2))' "
+	    ">$i.test.ts; done; NO_COLOR=1 ../node_modules/.bin/vitest run "
+	    "2>&1 | grep -o 'Tests  *2 passed' | tr -s ' '; cd ..; rm -rf app",
+	    "Tests 2 passed\n" },
+	{ "maven, offline", "mvn",
+	    "mkdir m && cd m && echo '<project><modelVersion>4.0.0"
+	    "</modelVersion><groupId>x</groupId><artifactId>a</artifactId>"
+	    "<version>1</version><packaging>pom</packaging></project>' "
+	    ">pom.xml && mvn -o -B validate | grep -o 'BUILD SUCCESS'; cd ..; "
+	    "rm -rf m",
+	    "BUILD SUCCESS\n" },
+	{ "expect", "expect",
+	    "expect -c 'log_user 0; spawn cat; send \"hello\\r\"; expect "
+	    "hello { puts got }'",
+	    "got\n" },
+	{ "gdb runs a program", "gdb",
+	    "printf 'int main(void){int *p=0;return *p;}' >m.c && cc -g -O0 m.c"
+	    " -o m && gdb -batch -ex run -ex bt ./m 2>&1 | grep -c -e SIGSEGV "
+	    "-e '^#0 .*main'; rm -f m m.c",
+	    "2\n" },
+	{ "inotifywait", "inotifywait",
+	    "mkdir d; inotifywait -e create --format %f d >/tmp/o 2>/tmp/e & "
+	    "until grep -q established /tmp/e; do sleep 0.01; done; "
+	    "touch d/new; wait; cat /tmp/o; rm -r d",
+	    "new\n" },
+	{ "rsync", "rsync",
+	    "mkdir -p a/b && echo x >a/b/c && ln -s c a/b/l && rsync -a a/ z/ "
+	    "&& diff -r a z && readlink z/b/l; rm -r a z",
+	    "c\n" },
+	{ "sqlite3 with a write-ahead log", "sqlite3",
+	    "sqlite3 t.db 'pragma journal_mode=wal; create table t(a); insert "
+	    "into t values(7); select a from t'; rm -f t.db*",
+	    "wal\n7\n" },
+	{ "perl", "perl",
+	    "perl -MPOSIX -e 'printf \"%d\\n\", POSIX::floor(42.5)'", "42\n" },
+	{ "sort with temporary files", "sort",
+	    "seq 400000 -1 1 | sort -S 1M -n | head -1", "1\n" },
+	{ "ps sees the command's processes", "ps",
+	    "sleep 60 & ps -e -o comm= | grep -c -e bash -e sleep; kill $!",
+	    "2\n" },
+	{ "hostname", "hostname", "test -n \"$(hostname)\" && echo named",
+	    "named\n" },
+	{ "ip and ss", "ss",
+	    "ip -o addr show lo | grep -c 127.0.0.1; ss -tln | grep -c State",
+	    "1\n1\n" },
+	/* these fail, at once and in so many words */
+	{ "sudo", "sudo", "sudo -n true 2>&1; echo $?", "\n1\n" },
+	{ "su", "su", "su -c true 2>&1; echo $?", "\n1\n" },
+	{ "ping", "ping", "ping -c 1 -W 30 127.0.0.1 >/dev/null; echo $?",
+	    "2\n" },
+	{ "docker's socket", "curl",
+	    "curl -s --unix-socket /run/docker.sock http://localhost/; echo $?",
+	    "7\n" },
 	{ "script and stty", "script",
 	    "script -qec 'stty size >/dev/null && echo pty' /dev/null | tr -d "
 	    "'\\r'",
@@ -172,8 +279,12 @@ installed(const char *program)
 	char *path, *dirs, *dir, *save = NULL;
 	int found = 0;
 
-	if (*program == '.')
-		return 1;
+	if (*program == '.') {
+		path = xasprintf("%s/%s", H.roots[0], program);
+		found = access(path, F_OK) == 0;
+		free(path);
+		return found;
+	}
 	dirs = xstrdup("/usr/local/bin:/usr/bin:/bin");
 	for (dir = strtok_r(dirs, ":", &save); dir != NULL;
 	     dir = strtok_r(NULL, ":", &save)) {
@@ -216,10 +327,21 @@ run_row(void **state)
 static int
 start(void **state)
 {
+	const char *node = getenv("NODE_TOOLS");
+	char *copy;
+
 	(void)state;
 	harness_init(&H, 1);
 	H.tmp_bytes = H.home_bytes = 1U << 30;
 	copy_program(&H, "MONGODLIKE", H.roots[0], "mongodlike");
+	if (node != NULL) {
+		copy = xasprintf(
+		    "test ! -d '%s/node_modules' || cp -r '%s/node_modules' '%s'",
+		    node, node, H.roots[0]);
+		if (system(copy) != 0)
+			fatalx("%s: cannot be copied", node);
+		free(copy);
+	}
 	if (harness_start(&H) == -1) {
 		fprintf(stderr, "%s\n", H.failed);
 		return -1;

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <sys/types.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -84,7 +86,7 @@ attack(struct harness *h, const char *arguments, const char *out)
 	char *cmd = xasprintf("./attack %s", arguments);
 	struct answer a;
 
-	assert_int_equal(harness_run_with(h, 0, cmd, "", 30000, 4096, &a), 0);
+	assert_int_equal(harness_run_with(h, 0, cmd, "", 50000, 4096, &a), 0);
 	assert_true(a.ok);
 	if (a.result.out.len != strlen(out) ||
 	    memcmp(a.result.out.data, out, strlen(out)) != 0)
@@ -274,6 +276,13 @@ waiting_for_the_backlog_works(void **state)
 }
 
 static void
+a_caller_cannot_hold_the_supervisor_up(void **state)
+{
+	(void)state;
+	attack(&H, "stall", "connected own\n");
+}
+
+static void
 internet_sockets_of_the_sandbox_work(void **state)
 {
 	(void)state;
@@ -309,52 +318,11 @@ stale_socket_of_an_earlier_command_is_refused(void **state)
 	attack(&H, "connect stale.sock", "ECONNREFUSED\n");
 }
 
-/* Process with this name below pid, or 0. */
-static pid_t
-find_below(pid_t pid, const char *name, int depth)
-{
-	char path[300], text[512], *p, *q;
-	struct dirent *de;
-	pid_t found = 0, child;
-	ssize_t n;
-	DIR *d;
-	int fd;
-
-	if (depth == 0 || (d = opendir("/proc")) == NULL)
-		return 0;
-	while (found == 0 && (de = readdir(d)) != NULL) {
-		if (de->d_name[0] < '0' || de->d_name[0] > '9')
-			continue;
-		(void)xsnprintf(
-		    path, sizeof(path), "/proc/%s/stat", de->d_name);
-		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
-			continue;
-		n = read(fd, text, sizeof(text) - 1);
-		close(fd);
-		if (n <= 0)
-			continue;
-		text[n] = '\0';
-		p = strchr(text, '(');
-		q = strrchr(text, ')');
-		if (p == NULL || q == NULL ||
-		    strtol(q + 4, NULL, 10) != (long)pid)
-			continue;
-		*q = '\0';
-		child = (pid_t)strtol(de->d_name, NULL, 10);
-		if (strcmp(p + 1, name) == 0)
-			found = child;
-		else
-			found = find_below(child, name, depth - 1);
-	}
-	closedir(d);
-	return found;
-}
-
 static void
-dead_supervisor_means_no_connection(void **state)
+sandbox_does_not_outlive_its_supervisor(void **state)
 {
 	struct harness h;
-	pid_t pid;
+	pid_t pid, keeper;
 
 	(void)state;
 	harness_init(&h, 1);
@@ -367,13 +335,105 @@ dead_supervisor_means_no_connection(void **state)
 		free(from);
 	}
 	attack(&h, "not-dumpable", "connected own\n");
-	pid = find_below(h.pid, "supervisor", 3);
+	keeper = find_below(h.pid, "sandbox", 1);
+	pid = find_below(keeper, "supervisor", 1);
+	assert_true(keeper > 0 && pid > 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	while (kill(keeper, 0) == 0)
+		usleep(1000);
+	/* The next one has a supervisor of its own. */
+	attack(&h, "not-dumpable", "connected own\n");
+	harness_stop(&h);
+}
+
+/* A caller that waits for its answer is not left hanging. */
+static void
+waiting_callers_end_with_their_supervisor(void **state)
+{
+	struct harness h;
+	struct request q;
+	struct answer a;
+	char *path;
+	uint32_t id;
+	pid_t pid;
+
+	(void)state;
+	harness_init(&h, 1);
+	copy_program(&h, "ATTACK", h.roots[0], "attack");
+	assert_int_equal(harness_start(&h), 0);
+	memset(&q, 0, sizeof(q));
+	q.operation = OP_EXECUTE_COMMAND;
+	text_set(&q.command, "./attack waiting", 16);
+	text_set(&q.cwd, "", 0);
+	q.timeout_ms = 50000;
+	q.max_output = 4096;
+	id = harness_send(&h, &q);
+	request_free(&q);
+	path = xasprintf("%s/waiting", h.roots[0]);
+	while (access(path, F_OK) == -1)
+		usleep(1000);
+	free(path);
+	pid = find_below(find_below(h.pid, "sandbox", 1), "supervisor", 1);
 	assert_true(pid > 0);
 	assert_int_equal(kill(pid, SIGKILL), 0);
-	while (kill(pid, 0) == 0)
-		usleep(1000);
-	attack(&h, "connect /tmp/agent.sock", "ENOSYS\n");
+	assert_int_equal(harness_wait(&h, id, &a), 0);
+	assert_false(a.ok);
+	assert_int_equal(a.error.certainty, UNCERTAIN);
+	answer_free(&a);
 	harness_stop(&h);
+}
+
+/*
+ * A file system whose stat(2) shows another device than its own, as overlays
+ * of two file systems and Btrfs subvolumes do.
+ */
+static void
+sockets_on_an_overlay_are_told_apart(void **state)
+{
+	struct harness h;
+	char *upper, *options, *sock;
+
+	(void)state;
+	if (getuid() != 0) {
+		print_message("mounting needs root\n");
+		skip();
+	}
+	if (unshare(CLONE_NEWNS) == -1 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == -1) {
+		print_message("no mount namespace\n");
+		skip();
+	}
+	harness_init(&h, 1);
+	copy_program(&h, "ATTACK", h.roots[0], "attack");
+	upper = xasprintf("%s/upper", h.dir);
+	options = xasprintf("mkdir %s && mount -t tmpfs none %s && mkdir %s/u "
+			    "%s/w && chown %lu %s/u && mount -t overlay -o "
+			    "lowerdir=%s,upperdir=%s/u,workdir=%s/w,xino=off "
+			    "none %s",
+	    upper, upper, upper, upper, (unsigned long)h.uid, upper, h.roots[0],
+	    upper, upper, h.roots[0]);
+	if (system(options) != 0) {
+		print_message("no overlay file system\n");
+		harness_remove(&h);
+		skip();
+	}
+	sock = xasprintf("%s/host.sock", h.roots[0]);
+	host_listener(2, sock);
+	if (harness_start(&h) == -1)
+		fail_msg("%s", h.failed);
+	attack(&h, "own own.sock", "connected own\n");
+	attack(&h, "own /tmp/own.sock", "connected own\n");
+	attack(&h, "connect host.sock", "ECONNREFUSED\n");
+	shutdown(listeners[2], SHUT_RDWR);
+	pthread_join(threads[2], NULL);
+	close(listeners[2]);
+	harness_kill(&h);
+	assert_int_equal(umount2(h.roots[0], MNT_DETACH), 0);
+	assert_int_equal(umount2(upper, MNT_DETACH), 0);
+	harness_remove(&h);
+	free(upper);
+	free(options);
+	free(sock);
 }
 
 static int
@@ -449,10 +509,13 @@ main(void)
 		cmocka_unit_test(io_uring_is_not_there),
 		cmocka_unit_test(processes_that_are_not_dumpable_can_connect),
 		cmocka_unit_test(waiting_for_the_backlog_works),
+		cmocka_unit_test(a_caller_cannot_hold_the_supervisor_up),
 		cmocka_unit_test(internet_sockets_of_the_sandbox_work),
 		cmocka_unit_test(ten_thousand_connects_work),
 		cmocka_unit_test(stale_socket_of_an_earlier_command_is_refused),
-		cmocka_unit_test(dead_supervisor_means_no_connection),
+		cmocka_unit_test(sandbox_does_not_outlive_its_supervisor),
+		cmocka_unit_test(waiting_callers_end_with_their_supervisor),
+		cmocka_unit_test(sockets_on_an_overlay_are_told_apart),
 	};
 
 	log_init("test", 0);

@@ -94,8 +94,10 @@ worker_environment(struct world *w)
 	/* What a test wants the worker to have. */
 	static const char *const names[] = { "ASAN_OPTIONS",
 		"LIBRECHAT_CODE_URL", "LIBRECHAT_CODE_WORKER_TOKEN",
-		"LIBRECHAT_CODE_CA_FILE", "NOTIFY_SOCKET", "WATCHDOG_USEC",
-		"HTTPS_PROXY", "http_proxy", "ALL_PROXY", "NO_PROXY" };
+		"LIBRECHAT_CODE_CA_FILE", "LIBRECHAT_CODE_MEMORY_LIMIT",
+		"LIBRECHAT_CODE_PROCESS_LIMIT", "NOTIFY_SOCKET",
+		"WATCHDOG_USEC", "HTTPS_PROXY", "http_proxy", "ALL_PROXY",
+		"NO_PROXY" };
 	char *keep[sizeof(names) / sizeof(names[0])];
 	size_t i;
 	int anonymous = getenv("WITHOUT_WORKER_ID") != NULL;

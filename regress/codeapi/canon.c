@@ -11,57 +11,60 @@
 
 #define INDEX_MAX 4294967294ULL /* the largest array index of ECMAScript */
 
+/* Bytes that stand for themselves, counted from p on. */
+static size_t
+plain_run(const uint8_t *p, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (p[i] < 0x20 || p[i] == '"' || p[i] == '\\' || p[i] == 0xed)
+			break;
+	return i;
+}
+
+/* Adds what does not stand for itself; the number of bytes it takes. */
+static size_t
+add_special(struct buf *b, const uint8_t *p, size_t len)
+{
+	static const char hex[] = "0123456789abcdef";
+	static const char from[] = "\"\\\b\t\n\f\r", to[] = "\"\\btnfr";
+	const char *at;
+	unsigned int cp;
+
+	if (p[0] == 0xed) {
+		if (len < 3 || p[1] < 0xa0) {
+			buf_addc(b, p[0]);
+			return 1;
+		}
+		cp = 0xd000U | (p[1] & 0x3fU) << 6 | (p[2] & 0x3fU);
+		buf_addf(b, "\\u%04x", cp);
+		return 3;
+	}
+	if (p[0] != 0 && (at = strchr(from, p[0])) != NULL) {
+		buf_addc(b, '\\');
+		buf_addc(b, (uint8_t)to[at - from]);
+		return 1;
+	}
+	buf_adds(b, "\\u00");
+	buf_addc(b, (uint8_t)hex[p[0] >> 4]);
+	buf_addc(b, (uint8_t)hex[p[0] & 15]);
+	return 1;
+}
+
 void
 canon_string(struct buf *b, const void *data, size_t len)
 {
-	static const char hex[] = "0123456789abcdef";
 	const uint8_t *p = data;
-	unsigned int cp;
-	size_t i;
+	size_t i, n;
 
 	buf_addc(b, '"');
-	for (i = 0; i < len; i++) {
-		switch (p[i]) {
-		case '"':
-		case '\\':
-			buf_addc(b, '\\');
-			buf_addc(b, p[i]);
-			break;
-		case '\b':
-			buf_adds(b, "\\b");
-			break;
-		case '\t':
-			buf_adds(b, "\\t");
-			break;
-		case '\n':
-			buf_adds(b, "\\n");
-			break;
-		case '\f':
-			buf_adds(b, "\\f");
-			break;
-		case '\r':
-			buf_adds(b, "\\r");
-			break;
-		case 0xed:
-			if (i + 2 < len && p[i + 1] >= 0xa0) {
-				cp = 0xd000U | (p[i + 1] & 0x3fU) << 6 |
-				    (p[i + 2] & 0x3fU);
-				buf_addf(b, "\\u%04x", cp);
-				i += 2;
-				break;
-			}
-			buf_addc(b, p[i]);
-			break;
-		default:
-			if (p[i] >= 0x20) {
-				buf_addc(b, p[i]);
-				break;
-			}
-			buf_adds(b, "\\u00");
-			buf_addc(b, (uint8_t)hex[p[i] >> 4]);
-			buf_addc(b, (uint8_t)hex[p[i] & 15]);
-			break;
-		}
+	for (i = 0; i < len;) {
+		n = plain_run(p + i, len - i);
+		buf_add(b, p + i, n);
+		i += n;
+		if (i < len)
+			i += add_special(b, p + i, len - i);
 	}
 	buf_addc(b, '"');
 }
