@@ -293,10 +293,15 @@ main(int argc, char *argv[])
 		bench_tools(source, build);
 		return 0;
 	}
+	if (argc == 2 && strcmp(argv[1], "slots") == 0) {
+		bench_slots();
+		return 0;
+	}
 	command = bench_command();
 	bench_connect();
 	bench_sustained();
 	bench_pool();
+	bench_slots();
 	bench_tools(source, build);
 
 	world_init(&w, 0);

@@ -13,6 +13,9 @@ void bench_line(
 /* Several roots in one executor. */
 void bench_pool(void);
 
+/* Commands of several roots at the same time, through the whole daemon. */
+void bench_slots(void);
+
 /* The file tools; absolute names of this program's source and build. */
 void bench_tools(const char *source, const char *build);
 
