@@ -44,6 +44,7 @@ struct call {
 	uint32_t sign_id;
 	int64_t proof_time; /* wall clock */
 	int64_t limit;
+	int late; /* the limit is over */
 	struct event *timer;
 	struct http_request *request;
 	void (*done)(const struct reply *, void *);
@@ -104,7 +105,7 @@ call_free(struct call *c)
 {
 	TAILQ_REMOVE(&c->b->api->calls, c, entry);
 	if (c->request != NULL)
-		http_cancel(c->request);
+		http_cancel(c->request, c->late);
 	event_free(c->timer);
 	buf_wipe(&c->body);
 	free(c->target);
@@ -151,6 +152,7 @@ on_limit(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	c->late = 1;
 	if (c->limit < SHORT_LIMIT)
 		xsnprintf(why, sizeof(why), "no answer until the deadline");
 	else

@@ -487,14 +487,16 @@ http_request_status(const struct http_request *rq)
 }
 
 void
-http_cancel(struct http_request *rq)
+http_cancel(struct http_request *rq, int late)
 {
 	/*
 	 * HTTP/2 would end the stream only. A connection that gave no answer
 	 * in time may be dead, and the next request must not wait on it.
 	 */
-	SET(rq, CURLOPT_FORBID_REUSE, 1L);
-	rq->http->doubt = 1;
+	if (late) {
+		SET(rq, CURLOPT_FORBID_REUSE, 1L);
+		rq->http->doubt = 1;
+	}
 	request_free(rq);
 }
 

@@ -63,7 +63,10 @@ int http_request_status(const struct http_request *);
  */
 void http_renew(struct http *, const char *error);
 
-/* Ends a request, and its connection, without calling back. */
-void http_cancel(struct http_request *);
+/*
+ * Ends a request without calling back. late: no answer came in time, so that
+ * its connection is not used again, nor is any other by the next request.
+ */
+void http_cancel(struct http_request *, int late);
 
 #endif

@@ -99,7 +99,8 @@ shell_main(const struct keeper *k, const char *command)
 
 	(void)setsid();
 	default_state();
-	bounds_command(k->processes);
+	/* A control group counts the commands alone. */
+	bounds_command(k->group == -1 ? k->processes : 0);
 	memcpy(pwd, "PWD=", 5);
 	if (getcwd(pwd + 4, sizeof(pwd) - 4) == NULL)
 		pwd[4] = '\0';

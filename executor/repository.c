@@ -74,7 +74,10 @@ is_word(const char *p, size_t len, const char *word)
 	return len == strlen(word) && strncasecmp(p, word, len) == 0;
 }
 
-/* [section] or [section "subsection"]; text may follow on the line. */
+/*
+ * [section] or [section "subsection"]; text may follow on the line. A
+ * subsection of core, which Git would not look at, counts as core.
+ */
 static void
 read_section(struct config *c)
 {

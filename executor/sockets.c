@@ -13,6 +13,7 @@
 #include <linux/sock_diag.h>
 #include <linux/stat.h>
 #include <linux/unix_diag.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,11 @@ send_request(int diag, uint32_t seq)
 	m.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	m.head.nlmsg_seq = seq;
 	m.request.sdiag_family = AF_UNIX;
-	m.request.udiag_states = ~0U;
+	/*
+	 * Every accepted connection shows the path as well; whoever does not
+	 * listen refuses connections in any case.
+	 */
+	m.request.udiag_states = 1U << TCP_LISTEN;
 	m.request.udiag_show = UDIAG_SHOW_VFS;
 	do {
 		n = send(diag, &m, sizeof(m), 0);
@@ -159,7 +164,7 @@ mount_device(pid_t tid, int fd, uint32_t *dev)
 }
 
 int
-sockets_bound_here(int diag, pid_t tid, int fd, const struct stat *st)
+sockets_listening_here(int diag, pid_t tid, int fd, const struct stat *st)
 {
 	uint32_t dev, other;
 	int r;

@@ -13,10 +13,10 @@ struct stat;
 int sockets_open(void); /* netlink socket, or -1 with errno */
 
 /*
- * 1 if the socket file opened as fd (O_PATH, its stat given) is bound by a
- * socket of this network namespace, 0 if not, -1 with errno. tid is a process
+ * 1 if a socket of this network namespace listens at the socket file opened
+ * as fd (O_PATH, its stat given), 0 if not, -1 with errno. tid is a process
  * in whose mount tree the file was opened.
  */
-int sockets_bound_here(int diag, pid_t tid, int fd, const struct stat *);
+int sockets_listening_here(int diag, pid_t tid, int fd, const struct stat *);
 
 #endif

@@ -371,7 +371,7 @@ judge(struct supervisor *s, pid_t tid, int target)
 		return errno;
 	if (!S_ISSOCK(st.st_mode))
 		return ECONNREFUSED;
-	switch (sockets_bound_here(s->diag, tid, target, &st)) {
+	switch (sockets_listening_here(s->diag, tid, target, &st)) {
 	case 1:
 		return 0;
 	case 0:

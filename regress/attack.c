@@ -403,6 +403,24 @@ connect_to_full(void *arg)
 	return NULL;
 }
 
+/* Waits for room in a backlog, and says so by a file "waiting". */
+static void
+try_waiting(void)
+{
+	struct sockaddr_un sun;
+	socklen_t len = address(&sun, "/tmp/wait-full.sock");
+	int fd;
+
+	(void)listener("/tmp/wait-full.sock", 0);
+	while (fd = stream(), fcntl(fd, F_SETFL, O_NONBLOCK),
+	    connect(fd, (struct sockaddr *)&sun, len) == 0)
+		;
+	if (open("waiting", O_WRONLY | O_CREAT, 0600) == -1)
+		exit(1);
+	fd = stream();
+	report(fd, connect(fd, (struct sockaddr *)&sun, len));
+}
+
 /*
  * While a thread waits in connect(2) for a full backlog, another makes the
  * socket a blocking one again and again; others must be served meanwhile.
@@ -579,6 +597,8 @@ main(int argc, char *argv[])
 		try_netlink();
 	else if (strcmp(what, "own") == 0)
 		try_own(arg);
+	else if (strcmp(what, "waiting") == 0)
+		try_waiting();
 	else if (strcmp(what, "stall") == 0)
 		try_stall();
 	else if (strcmp(what, "datagram") == 0)

@@ -171,54 +171,95 @@ build_tree(const char *source, const char *build, const char *root)
 	(void)shell(root, "find . -type f -size +16M -exec rm -f {} +");
 }
 
+static struct request
+search(size_t root, const char *query)
+{
+	struct request q = request(OP_SEARCH_TEXT, root, "");
+
+	text_set(&q.query, query, strlen(query));
+	q.max = MATCHES_MAX;
+	return q;
+}
+
+static struct request
+list(size_t root, const char *after)
+{
+	struct request q = request(OP_LIST_FILES, root, "");
+
+	text_set(&q.after, after, strlen(after));
+	q.max = PATHS_MAX;
+	return q;
+}
+
+static struct request
+read_whole(const char *path)
+{
+	struct request q = request(OP_READ_FILE, 0, path);
+
+	q.start_line = 1;
+	q.max = LINES;
+	return q;
+}
+
+static struct request
+write_whole(const char *path, uint8_t c)
+{
+	struct request q = request(OP_WRITE_FILE, 0, path);
+
+	q.content.len = LINES * WIDTH;
+	q.content.data = xmalloc(q.content.len);
+	memset(q.content.data, c, q.content.len);
+	return q;
+}
+
 void
 bench_tools(const char *source, const char *build)
 {
 	struct comparison c[] = {
-		{ "read_file of 1 MiB", 0, { { 0 } }, { "cat big", "cat big" },
-		    "1.5" },
-		{ "edit_file of 1 MiB", 0, { { 0 } },
+		{ "read_file of 1 MiB", 0,
+		    { read_whole("big"), read_whole("big") },
+		    { "cat big", "cat big" }, "1.5" },
+		{ "edit_file of 1 MiB", 0,
+		    { edit("big", "marker-one", "marker-two"),
+			edit("big", "marker-two", "marker-one") },
 		    { "sed -i s/marker-one/marker-two/ big2; sync big2",
 			"sed -i s/marker-two/marker-one/ big2; sync big2" },
 		    "1.5" },
-		{ "search_text, 50,000 files", 1, { { 0 } },
-		    { "rg -nF needle", "rg -nF needle" }, "1.2" },
-		{ "search_text, a build tree", 2, { { 0 } },
+		{ "write_file of 1 MiB", 0,
+		    { write_whole("big3", 'x'), write_whole("big3", 'y') },
+		    { "cp big2 big4; sync big4", "cp big2 big4; sync big4" },
+		    "none" },
+		{ "search_text, a build tree", 2,
+		    { search(2, "pkglibexecdir"), search(2, "pkglibexecdir") },
 		    { "rg -nF pkglibexecdir", "rg -nF pkglibexecdir" }, "1.2" },
-		{ "list_files, 500 of 100,000", 3, { { 0 } },
+		/* Of more than 20,000 files it searches the first ones. */
+		{ "search_text, 50,000 files", 1,
+		    { search(1, "needle"), search(1, "needle") },
+		    { "rg -nF needle", "rg -nF needle" }, "1.2" },
+		{ "search_text, 200,000 files", 4,
+		    { search(4, "needle"), search(4, "needle") },
+		    { "rg -nF needle", "rg -nF needle" }, "1.2" },
+		{ "list_files, 500 of 100,000", 3, { list(3, ""), list(3, "") },
+		    { "rg --files", "rg --files" }, "1.2" },
+		{ "list_files, last of 100,000", 3,
+		    { list(3, "d199/f099499"), list(3, "d199/f099499") },
 		    { "rg --files", "rg --files" }, "1.2" },
 	};
 	struct harness h;
 	size_t i;
 
-	harness_init(&h, 4);
+	harness_init(&h, 5);
 	big_file(&h);
 	many_files(h.roots[1], 50000);
 	build_tree(source, build, h.roots[2]);
 	many_files(h.roots[3], 100000);
-
-	c[0].request[0] = c[0].request[1] = request(OP_READ_FILE, 0, "big");
-	c[0].request[0].start_line = c[0].request[1].start_line = 1;
-	c[0].request[0].max = c[0].request[1].max = LINES;
-	c[1].request[0] = edit("big", "marker-one", "marker-two");
-	c[1].request[1] = edit("big", "marker-two", "marker-one");
-	for (i = 2; i < 4; i++) {
-		c[i].request[0] = request(OP_SEARCH_TEXT, i - 1, "");
-		c[i].request[0].max = MATCHES_MAX;
-	}
-	text_set(&c[2].request[0].query, "needle", 6);
-	text_set(&c[3].request[0].query, "pkglibexecdir", 13);
-	c[4].request[0] = request(OP_LIST_FILES, 3, "");
-	c[4].request[0].max = PATHS_MAX;
-	for (i = 2; i < 5; i++)
-		c[i].request[1] = c[i].request[0];
-
+	many_files(h.roots[4], 200000);
 	if (harness_start(&h) == -1)
 		fatalx("%s", h.failed);
 	for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
 		compare(&h, &c[i]);
 		request_free(&c[i].request[0]);
+		request_free(&c[i].request[1]);
 	}
-	request_free(&c[1].request[1]);
 	harness_stop(&h);
 }

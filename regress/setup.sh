@@ -5,6 +5,8 @@ BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libevent-dev \
 libsodium-dev libcurl4-openssl-dev libyajl-dev libseccomp-dev libssl-dev"
 RUN_PACKAGES="bash ripgrep git"
 TEST_PACKAGES="libcmocka-dev nghttp2-proxy openssl perl-base socat"
+# ./check --systemd; the last two for ordinary users
+SYSTEMD_PACKAGES="qemu-system-x86 mmdebstrap e2fsprogs fakeroot uidmap"
 # ./check --tools: program and the package it comes from, packages that are
 # needed in any case, and what comes from npm
 TOOLS="script:bsdutils cargo:cargo chromium:chromium cmake:cmake curl:curl \

@@ -31,8 +31,13 @@
  * cells mostly wait, so that several children share them, each with a world
  * of its own; cmocka only tells the results.
  */
-#define SHARDS   10
-#define PATIENCE 45000 /* ms; more than the longest limit, 30 s */
+#define SHARDS   28
+#define PATIENCE 60000 /* ms; more than the longest limit, 30 s */
+/*
+ * Life of a registration that makes heartbeats come soon, ms. One that failed
+ * has half of it to succeed, on a busy machine too.
+ */
+#define LIFE 4000
 /* Instead of 1: another start has taken over (librechat-code(1)). */
 #define STATUS_FENCED 76
 
@@ -237,6 +242,8 @@ quick_read(struct world *w, struct cell *c)
 	return status == 200 ? 0 : bad(c, "a first read got %ld", status);
 }
 
+#define SETTLE_503 "{\"route\":\"settle\",\"action\":\"status\"}"
+
 static int
 has_mutation(const struct cell *c)
 {
@@ -333,16 +340,21 @@ prepare(struct world *w, struct cell *c)
 		c->row->always ? 500 : 5000));
 	rule = fault_rule(c);
 	if (beats) {
-		/* Until the command runs every heartbeat keeps it short. */
+		/* Until the fault is due every heartbeat keeps it short. */
 		forged = forged_registration(
-		    w, c->row->situation == SI_MUTATING ? 1000000 : 1, 1000, 0);
+		    w, c->row->situation == SI_READING ? 1 : 1000000, LIFE, 0);
 		rules(w, forged);
-		free(forged);
 		if (quick_read(w, c) == -1)
 			return -1;
 		if (await_requests(w, since, "register", 1) == -1 ||
 		    !world_wait(w, "leasing", PATIENCE))
 			return bad(c, "no lease before the fault");
+		if (c->row->situation == SI_BUSY_SETTLING) {
+			all = xasprintf("%s," SETTLE_503, forged);
+			rules(w, all);
+			free(all);
+		}
+		free(forged);
 		forged = xstrdup("");
 		if (strcmp(c->row->route, "refresh") == 0) {
 			free(forged);
@@ -351,9 +363,8 @@ prepare(struct world *w, struct cell *c)
 		}
 		all = xasprintf("%s%s%s%s", forged, *forged != '\0' ? "," : "",
 		    rule,
-		    c->row->situation == SI_BUSY_SETTLING
-			? ",{\"route\":\"settle\",\"action\":\"status\"}"
-			: "");
+		    c->row->situation == SI_BUSY_SETTLING ? "," SETTLE_503
+							  : "");
 		free(forged);
 	} else if (strcmp(c->row->route, "refresh") == 0) {
 		/* The turn after a lease that fails finds it due. */
@@ -364,7 +375,7 @@ prepare(struct world *w, struct cell *c)
 		free(forged);
 	} else
 		all = xstrdup(rule);
-	if (beats && c->row->situation == SI_MUTATING)
+	if (beats && c->row->situation != SI_READING)
 		c->late = all;
 	else {
 		rules(w, all);
@@ -407,12 +418,15 @@ strike(struct world *w, struct cell *c, int64_t since, pid_t executor)
 		free(begun);
 		if (!r)
 			return bad(c, "the command did not begin");
-		if (c->late != NULL) {
-			since = mark(w);
-			rules(w, c->late);
-			free(c->late);
-			c->late = NULL;
-		}
+	}
+	if (c->row->situation == SI_BUSY_SETTLING &&
+	    await_requests(w, since, "settle", 1) == -1)
+		return bad(c, "it was not settled");
+	if (c->late != NULL) {
+		since = mark(w);
+		rules(w, c->late);
+		free(c->late);
+		c->late = NULL;
 	}
 	if (await_requests(w, since, c->row->route, requests_expected(c)) == -1)
 		return bad(c, "the request did not come, or only once");

@@ -13,6 +13,7 @@
 #include "buf.h"
 #include "harness.h"
 #include "log.h"
+#include "repository.h"
 
 /* LIBRECHAT_CODE_PROTECTED_PATHS, each level attacked by real commands. */
 struct row {
@@ -421,6 +422,80 @@ odd_names_disable_nothing(void **state)
 	harness_stop(&h);
 }
 
+static void
+note_value(void *arg, enum repository_value what, const char *path)
+{
+	buf_addf(arg, "%s<%s>",
+	    what == REPOSITORY_HOOKS_PATH ? "hooks" : "include", path);
+}
+
+/* What git-config(1) would find, and nothing but an end in what is broken. */
+static void
+configurations_are_read_as_git_does(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *values;
+	} t[] = {
+		{ "", "" },
+		{ "[core]\n\thooksPath = a/b\n", "hooks<a/b>" },
+		{ "[CORE]HOOKSPATH=x", "hooks<x>" },
+		{ "[core]\n\thooksPath = \" a b \" # c\n", "hooks< a b >" },
+		{ "[core]\nhooksPath = a;b\n", "hooks<a>" },
+		{ "[core]\nhooksPath = a \\\n b  \n", "hooks<a  b>" },
+		{ "[core]\nhooksPath = \"a\\\"\\\\b\"c\n", "hooks<a\"\\bc>" },
+		{ "# [core]\n; [core]\nhooksPath = a\n", "" },
+		{ "[other]\nhooksPath = a\n[core]\neditor = b\nhooksPath\n",
+		    "" },
+		{ "[core]\r\nhooksPath = a\r\n", "hooks<a>" },
+		{ "[include]\npath = a\npath = b\n[includeIf "
+		  "\"gitdir:~/\\\"]/\"] path = c\n",
+		    "include<a>include<b>include<c>" },
+		{ "[core", "" },
+		{ "[core \"", "" },
+		{ "[core]hooksPath", "" },
+		{ "[core]hooksPath=", "hooks<>" },
+		{ "[core]hooksPath=\"a", "hooks<a>" },
+		{ "[core]hooksPath=\\", "hooks<>" },
+	};
+	static const char *const pointers[][2] = {
+		{ "gitdir: ../a b\n", "../a b" },
+		{ "gitdir: a\r\n\n", "a" },
+		{ "gitdir: a", "a" },
+		{ "gitdir: \n", NULL },
+		{ "gitdir: ", NULL },
+		{ "gitdir:", NULL },
+		{ " gitdir: a", NULL },
+		{ "", NULL },
+	};
+	struct buf b;
+	size_t i, n;
+	char *copy, *p;
+
+	(void)state;
+	buf_init(&b);
+	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		/* Exactly as long as it is: reading on would be noticed. */
+		n = strlen(t[i].text);
+		copy = xmalloc(n + 1);
+		memcpy(copy, t[i].text, n);
+		copy[n] = 'x';
+		buf_reset(&b);
+		repository_values(copy, n, note_value, &b);
+		assert_string_equal(buf_cstr(&b), t[i].values);
+		free(copy);
+	}
+	buf_free(&b);
+	for (i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++) {
+		p = repository_pointer(pointers[i][0], strlen(pointers[i][0]));
+		if (pointers[i][1] == NULL)
+			assert_null(p);
+		else
+			assert_string_equal(p, pointers[i][1]);
+		free(p);
+	}
+}
+
 int
 main(void)
 {
@@ -431,6 +506,7 @@ main(void)
 		cmocka_unit_test(nothing_is_made_in_the_workspace),
 		cmocka_unit_test(file_tools_are_refused),
 		cmocka_unit_test(odd_names_disable_nothing),
+		cmocka_unit_test(configurations_are_read_as_git_does),
 	};
 
 	log_init("test", 0);

@@ -346,6 +346,43 @@ sandbox_does_not_outlive_its_supervisor(void **state)
 	harness_stop(&h);
 }
 
+/* A caller that waits for its answer is not left hanging. */
+static void
+waiting_callers_end_with_their_supervisor(void **state)
+{
+	struct harness h;
+	struct request q;
+	struct answer a;
+	char *path;
+	uint32_t id;
+	pid_t pid;
+
+	(void)state;
+	harness_init(&h, 1);
+	copy_program(&h, "ATTACK", h.roots[0], "attack");
+	assert_int_equal(harness_start(&h), 0);
+	memset(&q, 0, sizeof(q));
+	q.operation = OP_EXECUTE_COMMAND;
+	text_set(&q.command, "./attack waiting", 16);
+	text_set(&q.cwd, "", 0);
+	q.timeout_ms = 50000;
+	q.max_output = 4096;
+	id = harness_send(&h, &q);
+	request_free(&q);
+	path = xasprintf("%s/waiting", h.roots[0]);
+	while (access(path, F_OK) == -1)
+		usleep(1000);
+	free(path);
+	pid = find_below(find_below(h.pid, "sandbox", 1), "supervisor", 1);
+	assert_true(pid > 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(harness_wait(&h, id, &a), 0);
+	assert_false(a.ok);
+	assert_int_equal(a.error.certainty, UNCERTAIN);
+	answer_free(&a);
+	harness_stop(&h);
+}
+
 /*
  * A file system whose stat(2) shows another device than its own, as overlays
  * of two file systems and Btrfs subvolumes do.
@@ -477,6 +514,7 @@ main(void)
 		cmocka_unit_test(ten_thousand_connects_work),
 		cmocka_unit_test(stale_socket_of_an_earlier_command_is_refused),
 		cmocka_unit_test(sandbox_does_not_outlive_its_supervisor),
+		cmocka_unit_test(waiting_callers_end_with_their_supervisor),
 		cmocka_unit_test(sockets_on_an_overlay_are_told_apart),
 	};
 
