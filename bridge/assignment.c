@@ -111,6 +111,15 @@ finish(struct assignment *as, enum failure_class class, const char *text)
 	as->done(&f, as->owed, as->arg);
 }
 
+/* Nothing runs any more: what could abort it is of no use. */
+static void
+unwatch(struct assignment *as)
+{
+	if (as->deadline_timer != NULL)
+		(void)evtimer_del(as->deadline_timer);
+	cancellation_stop(&as->cancellation);
+}
+
 /* ---- receipts (protocol 11.4, 11.5) ---- */
 
 static void quarantine(struct assignment *, const char *);
@@ -142,6 +151,7 @@ report(struct assignment *as, enum receipt_kind kind,
 
 	if (bridge_stopping(as->b) && deadline > cap)
 		deadline = cap;
+	unwatch(as);
 	as->phase = AS_REPORTING;
 	as->receipt = receipt_send(
 	    as->b, &as->work.fence, kind, deadline, done, as);
@@ -290,8 +300,11 @@ on_rejected(enum outcome outcome, const struct failure *f, void *arg)
 	log_warnx("assignment %s was not run, and the server could not be "
 		  "told: %s",
 	    as->work.fence.assignment, f->text);
-	finish(as, f->class == FAIL_TERMINAL ? FAIL_TERMINAL : as->after.class,
-	    as->after.text);
+	/* Never at once: it may be handed out again. */
+	if (f->class == FAIL_TERMINAL || as->after.class == FAIL_NONE)
+		finish(as, f->class, f->text);
+	else
+		finish(as, as->after.class, as->after.text);
 }
 
 /*
@@ -307,6 +320,7 @@ reject_unexecuted(
 	int64_t limit = REJECTION_GRACE;
 	char text[FAILURE_TEXT + 32];
 
+	unwatch(as);
 	as->phase = AS_REJECTING;
 	failure_set(&as->after, class, "%s", why);
 	keep_known(as);

@@ -28,7 +28,8 @@ enum end_status {
 	END_CLEAN = 0, /* orderly stop, or paired */
 	END_GENERAL = 1, /* the text says why */
 	END_TRYAGAIN = 75, /* the Code API stayed busy */
-	END_FENCED = 76 /* another incarnation of this worker took over */
+	END_FENCED = 76, /* another incarnation of this worker took over */
+	END_CONFIG = 78 /* a restart does not heal it */
 };
 
 /* Everything that the process is. */

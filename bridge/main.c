@@ -43,13 +43,15 @@ __asan_default_options(void)
 void
 failure_set(struct failure *f, enum failure_class class, const char *fmt, ...)
 {
+	char text[FAILURE_TEXT]; /* an argument may be the text of f */
 	va_list ap;
 
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
 	f->class = class;
 	f->status = 0;
-	va_start(ap, fmt);
-	(void)vsnprintf(f->text, sizeof(f->text), fmt, ap);
-	va_end(ap);
+	memcpy(f->text, text, sizeof(text));
 }
 
 uint32_t

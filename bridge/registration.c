@@ -233,13 +233,11 @@ confirm(struct registration *r)
 		complete(r);
 		return;
 	}
-	if (r->slots == 1 && roots_any_fenced(r->b->roots)) {
-		land(r, FAIL_TERMINAL,
+	if (r->slots == 1 && roots_any_fenced(r->b->roots))
+		bridge_end(r->b, END_CONFIG,
 		    "the Code API grants one lease slot only, and a workspace "
 		    "is quarantined: inspect or restore it, then run "
 		    "librechat-code clear-workspace-quarantine");
-		return;
-	}
 	if (r->generation == 0) {
 		land(r, FAIL_RETRY,
 		    "register: this Code API is too old for lease slots, it "

@@ -251,6 +251,73 @@ a_busy_worker_sends_a_heartbeat_and_goes_on(void **state)
 	stop_cleanly(f);
 }
 
+/* ---- time that passes quickly ---- */
+
+#define SPEED    500
+#define ATTEMPTS 160 /* an hour of them, one every 15 to 30 s */
+#define LINES    100
+
+static unsigned int attempts;
+
+static int
+has_tried(struct fake *f)
+{
+	return fake_count(f, "/register") >= attempts;
+}
+
+static int
+count_lines(int fd)
+{
+	static char text[1 << 18];
+	ssize_t n = pread(fd, text, sizeof(text), 0), i;
+	int lines = 0;
+
+	for (i = 0; i < n; i++)
+		lines += text[i] == '\n';
+	return lines;
+}
+
+/*
+ * What the service manager's log gets; test_life.c has the part that the
+ * monitor writes.
+ */
+static void
+an_hour_of_a_dead_server_is_a_few_lines(void **state)
+{
+	char log[] = "/tmp/librechat-code-log.XXXXXX";
+	struct fake *f;
+	int fd, saved, lines;
+
+	(void)state;
+	skip_if_sanitized();
+	fd = mkstemp(log);
+	assert_int_not_equal(fd, -1);
+	assert_int_equal(unlink(log), 0);
+	saved = dup(STDERR_FILENO);
+	assert_int_not_equal(saved, -1);
+	fflush(stderr);
+	f = fake_new(ROLE_WORKER);
+	fake_fault(f, "/register", 503, "", 1000000);
+	shift[0] = shift[1] = 0;
+	shift[2] = SPEED;
+	setenv("LD_PRELOAD", "./clock_shim.so", 1);
+	setenv("CLOCK_SHIM", file, 1);
+	(void)dup2(fd, STDERR_FILENO);
+	fake_start(f);
+	(void)dup2(saved, STDERR_FILENO);
+	close(saved);
+	unsetenv("LD_PRELOAD");
+	unsetenv("CLOCK_SHIM");
+	for (attempts = 1; attempts <= ATTEMPTS; attempts++)
+		fake_wait(f, has_tried, "attempt");
+	lines = count_lines(fd);
+	close(fd);
+	stop_cleanly(f);
+	shift[2] = 0;
+	if (lines > LINES)
+		fail_msg("%d lines", lines);
+}
+
 int
 main(void)
 {
@@ -260,6 +327,7 @@ main(void)
 		cmocka_unit_test(a_clock_that_is_set_is_measured_anew),
 		cmocka_unit_test(a_clock_set_forward_ends_no_credential),
 		cmocka_unit_test(a_busy_worker_sends_a_heartbeat_and_goes_on),
+		cmocka_unit_test(an_hour_of_a_dead_server_is_a_few_lines),
 	};
 
 	log_init("test", 0);

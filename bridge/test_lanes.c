@@ -644,10 +644,17 @@ a_refused_read_is_rejected_so_that_its_root_is_free(void **state)
 	stop_cleanly(f);
 }
 
+static int
+slot_0_leases(struct fake *f)
+{
+	return f->leases[1] != NULL;
+}
+
 static void
 a_read_refused_for_good_holds_up_its_lane_only(void **state)
 {
 	struct fake *f = worker(2, 2);
+	int64_t start;
 
 	(void)state;
 	f->behaviour = FE_ANSWER;
@@ -656,10 +663,16 @@ a_read_refused_for_good_holds_up_its_lane_only(void **state)
 	wait_requests(f, "/a0/settle", 2);
 	serves(f, 1, "a1", READ("r1"));
 	assert_int_equal(fake_count(f, "/a0/workspace-cleanup"), 0);
-	/* Handed out again it is settled, not run. */
+	/* Handed out again it is settled, not run, and not in a hurry. */
+	fake_fault(f, "/settle", 404, "{}", 1);
+	fake_assign_slot(f, 0, "a0", LONG, READ("r0"));
+	wait_requests(f, "/a0/settle", 3);
+	start = time_mono_ms();
+	fake_wait(f, slot_0_leases, "another lease");
+	assert_true(time_mono_ms() - start >= 400);
 	fake_assign_slot(f, 0, "a0", LONG, READ("r0"));
 	wait_requests(f, "/a0/workspace-cleanup", 1);
-	assert_int_equal(fake_count(f, "/a0/settle"), 3);
+	assert_int_equal(fake_count(f, "/a0/settle"), 4);
 	assert_int_equal(fake_count(f, "/a0/ack"), 1);
 	assert_int_equal(f->executed, 2);
 	wait_leasing(f, 3);
@@ -694,7 +707,7 @@ a_marker_from_before_and_one_slot_are_an_end(void **state)
 	f->grant = 1;
 	f->config.workspaces[1].quarantined = 1;
 	fake_start(f);
-	ends(f, 1, "clear-workspace-quarantine");
+	ends(f, 78, "clear-workspace-quarantine");
 }
 
 /* ---- heartbeat ---- */

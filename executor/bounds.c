@@ -85,10 +85,6 @@ bounds_command(uint32_t processes)
 
 	if (processes != 0)
 		limit_processes(processes);
-	if (getrlimit(RLIMIT_CORE, &rl) == 0) {
-		rl.rlim_cur = 0;
-		(void)setrlimit(RLIMIT_CORE, &rl);
-	}
 	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 &&
 	    (rl.rlim_cur == RLIM_INFINITY || rl.rlim_cur > DESCRIPTORS)) {
 		rl.rlim_cur = DESCRIPTORS;

@@ -24,10 +24,10 @@ void bounds_sandbox(void);
 
 /*
  * For the shell of a command: so many processes in the sandbox, its own few
- * included, 0 for no limit; no core files; at most 65536
- * descriptors until it raises that itself, since programs walk through all of
- * them; the first to be ended when the machine's memory is used up. The
- * caller is about to execute a program: it becomes dumpable.
+ * included, 0 for no limit; at most 65536 descriptors until it raises that
+ * itself, since programs walk through all of them; the first to be ended when
+ * the machine's memory is used up. The caller is about to execute a program: it
+ * becomes dumpable.
  */
 void bounds_command(uint32_t processes);
 

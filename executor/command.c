@@ -62,6 +62,7 @@ struct command {
 	int sent; /* the keeper may have it */
 	int cancelled;
 	int timed_out;
+	int started;
 	int shell_ended;
 	int wait_status;
 	int failed_step; /* or -1 */
@@ -177,6 +178,8 @@ read_status(struct command *c)
 		if (st.event == RUN_FAILED) {
 			c->failed_step = st.value;
 			c->failed_errno = st.error;
+		} else if (st.event == RUN_STARTED) {
+			c->started = 1;
 		} else if (st.event == RUN_ENDED) {
 			c->shell_ended = 1;
 			c->wait_status = st.value;
@@ -289,6 +292,7 @@ static const char *const step_text[RUN_STEP_MAX] = {
 	[RUN_STEP_DESCRIPTORS] = "sandbox set-up failed: descriptors",
 	[RUN_STEP_PRIVILEGES] = "sandbox set-up failed: privileges",
 	[RUN_STEP_CWD] = "invalid workspace path: working directory",
+	[RUN_STEP_FENCE] = "sandbox set-up failed: Landlock",
 	[RUN_STEP_FILTER] = "sandbox set-up failed: system call filter",
 	[RUN_STEP_FORK] = "sandbox set-up failed: fork",
 	[RUN_STEP_SHELL] = "shell is unavailable",
@@ -323,7 +327,12 @@ on_pid(evutil_socket_t fd, short what, void *arg)
 		    NULL, text);
 	} else if (c->cancelled)
 		finish(c, COMMAND_ABORTED, NULL, "execution aborted");
-	else
+	else if (!c->started && !c->timed_out) {
+		/* Killed from outside before there was a shell. */
+		log_warnx("sandbox set-up failed: it was killed");
+		finish(c, COMMAND_NOT_STARTED, NULL,
+		    "sandbox set-up failed: it was killed");
+	} else
 		finish_result(c);
 }
 

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -71,6 +72,12 @@
 	0, { 0, 0xffffffffULL, AF_NETLINK }, \
 	{                                    \
 		2, 0, (protocol)             \
+	}
+
+#define IF_EQUAL_AND_GIVEN(arg, v, pointer) \
+	0, { arg, 0xffffffffULL, (v) },     \
+	{                                   \
+		pointer, 0, 0               \
 	}
 
 /* In id-mapped roots. */
@@ -174,6 +181,12 @@ const struct filter_row filter_rows[] = {
 	{ "uselib", ENOSYS, ALWAYS, "removed interface" },
 	{ "kcmp", EPERM, ALWAYS, "kernel addresses" },
 	{ "memfd_secret", ENOSYS, ALWAYS, "hidden from out-of-memory" },
+	/*
+	 * A crash must not start a program of the host (init.c). Programs that
+	 * guard their secrets insist on success, and get what they ask for.
+	 */
+	{ "setrlimit", 0, IF_EQUAL(0, RLIMIT_CORE), "core limit" },
+	{ "prlimit64", 0, IF_EQUAL_AND_GIVEN(1, RLIMIT_CORE, 2), "core limit" },
 	/* set-id bits on files that are root's on the host's disk */
 	{ "chmod", EPERM, MAPPED_BIT(1, SETUID), "set-id bits" },
 	{ "chmod", EPERM, MAPPED_BIT(1, SETGID), "set-id bits" },
@@ -278,9 +291,13 @@ add_condition(struct scmp_arg_cmp *cmp, const struct filter_condition *c)
 		return 0;
 	memset(cmp, 0, sizeof(*cmp));
 	cmp->arg = (unsigned int)c->argument;
-	cmp->op = SCMP_CMP_MASKED_EQ;
-	cmp->datum_a = c->mask;
-	cmp->datum_b = c->value;
+	if (c->mask == 0) {
+		cmp->op = SCMP_CMP_NE; /* 0; otherwise add_from does it */
+	} else {
+		cmp->op = SCMP_CMP_MASKED_EQ;
+		cmp->datum_a = c->mask;
+		cmp->datum_b = c->value;
+	}
 	return 1;
 }
 
@@ -327,9 +344,9 @@ add_row(scmp_filter_ctx ctx, const struct filter_row *row)
 		return 0;
 	n = add_condition(&cmp[0], &row->if1);
 	n += add_condition(&cmp[n], &row->if2);
-	if (n > 0 && row->if1.mask == 0)
+	if (n > 0 && row->if1.mask == 0 && row->if1.value != 0)
 		return add_from(ctx, action, nr, NULL, 0, &row->if1);
-	if (n > 1 && row->if2.mask == 0)
+	if (n > 1 && row->if2.mask == 0 && row->if2.value != 0)
 		return add_from(ctx, action, nr, &cmp[0], 1, &row->if2);
 	return seccomp_rule_add_array(ctx, action, nr, (unsigned int)n, cmp);
 }

@@ -39,11 +39,12 @@ int filter_install(const struct sock_fprog *);
 struct filter_condition {
 	int argument; /* -1: no condition */
 	uint64_t mask; /* holds if (argument & mask) == value, or with mask 0 */
-	uint64_t value; /* if the lower 32 bits are at least the value */
+	uint64_t value; /* if the lower 32 bits are at least the value; with */
+	/* both 0 if the argument is not 0 */
 };
 struct filter_row {
 	const char *name; /* system call */
-	int error; /* errno that it gets */
+	int error; /* errno that it gets; 0: succeeds without effect */
 	int mapped; /* only in id-mapped roots */
 	struct filter_condition if1; /* denied if both hold */
 	struct filter_condition if2;

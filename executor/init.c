@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,8 +18,10 @@
 
 #include "bounds.h"
 #include "buf.h"
+#include "fence.h"
 #include "filter.h"
 #include "keeper.h"
+#include "kernel.h"
 #include "proc.h"
 #include "sys.h"
 
@@ -26,12 +29,18 @@
 #define FD_ROOT   4
 
 static void
-report(int event, int value, int error)
+report_to(int fd, int event, int value, int error)
 {
 	struct run_status st = { event, value, error };
 
-	while (write(FD_STATUS, &st, sizeof(st)) == -1 && errno == EINTR)
+	while (write(fd, &st, sizeof(st)) == -1 && errno == EINTR)
 		;
+}
+
+static void
+report(int event, int value, int error)
+{
+	report_to(FD_STATUS, event, value, error);
 }
 
 static void __attribute__((__noreturn__)) fail(enum run_step step)
@@ -73,6 +82,24 @@ enter_cwd(const char *cwd)
 	if (fchdir(fd) == -1)
 		return -1;
 	return close(fd);
+}
+
+/*
+ * No core file, and no program of the host that is given the image of a
+ * crashed process instead: the kernel starts none if the limit is exactly one
+ * byte, but does if it is zero (core(5)). The filter of commands ignores
+ * attempts to change it.
+ */
+static void
+limit_core(void)
+{
+	struct rlimit core = { 1, 1 };
+
+	/* A lower limit of the daemon itself cannot be raised. */
+	if (setrlimit(RLIMIT_CORE, &core) == -1) {
+		core.rlim_cur = core.rlim_max = 0;
+		(void)setrlimit(RLIMIT_CORE, &core);
+	}
 }
 
 /* The state that a login shell would start a program with. */
@@ -133,9 +160,11 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 	 * mounts. The working directory is the root in the new one.
 	 */
 	if ((root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) == -1 ||
-	    arrange_descriptors(k->null, out, err, status, root) == -1)
+	    arrange_descriptors(k->null, out, err, status, root) == -1) {
+		report_to(status, RUN_FAILED, RUN_STEP_DESCRIPTORS, errno);
 		_exit(1);
-	if (mount_proc() == -1)
+	}
+	if (kernel_proc() == -1)
 		fail(RUN_STEP_PROC);
 	/*
 	 * The keeper has the namespace of the host, or it could not start a
@@ -147,8 +176,12 @@ init_main(const struct keeper *k, const char *cwd, const char *command, int out,
 		fail(RUN_STEP_PRIVILEGES);
 	if (enter_cwd(cwd) == -1)
 		fail(RUN_STEP_CWD);
+	limit_core();
+	if (fence(k->plan) == -1)
+		fail(RUN_STEP_FENCE);
 	if (filter_install(k->filter) == -1)
 		fail(RUN_STEP_FILTER);
+	report(RUN_STARTED, 0, 0);
 
 	if ((shell = fork()) == -1)
 		fail(RUN_STEP_FORK);

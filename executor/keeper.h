@@ -29,6 +29,7 @@ struct run_answer {
 
 enum run_event {
 	RUN_FAILED = 1, /* before the shell ran; value is a run_step */
+	RUN_STARTED, /* set up; the shell is started next */
 	RUN_ENDED /* the shell ended; value is its wait status */
 };
 enum run_step {
@@ -36,6 +37,7 @@ enum run_step {
 	RUN_STEP_DESCRIPTORS,
 	RUN_STEP_PRIVILEGES,
 	RUN_STEP_CWD,
+	RUN_STEP_FENCE,
 	RUN_STEP_FILTER,
 	RUN_STEP_FORK,
 	RUN_STEP_SHELL,

@@ -5,16 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attach.h"
 #include "msg.h"
 
-/* First failing step, for the operator: "mount /tmp: tmpfs: ENOSPC text". */
-struct step_error {
-	char text[512];
-};
-
-/* Records the step and strerror(errno); returns -1. */
-int step_failed(struct step_error *, const char *, ...)
-    __attribute__((__format__(__printf__, 2, 3)));
+/* Stays closed (native-sandbox 5.2); mounted over what must not be seen. */
+#define EMPTY_DIRECTORY "/tmp/claude"
 
 /*
  * What the file system of a sandbox looks like (native-sandbox 8): the host
@@ -33,6 +28,8 @@ struct mount_plan {
 	size_t nhidden;
 	const char *const *others; /* paths of the other roots */
 	size_t nothers;
+	char *const *dead; /* mount points that do not answer (dead.h) */
+	size_t ndead;
 	uint64_t tmp_bytes; /* each of /tmp, /var/tmp, /dev/shm */
 	uint64_t home_bytes;
 	enum protection protection;
@@ -44,11 +41,5 @@ struct mount_plan {
  * the root directory opened with O_PATH, or -1 with the failed step.
  */
 int mount_build(const struct mount_plan *, struct step_error *);
-
-/*
- * For a process in a new pid and mount namespace of a sandbox: a fresh /proc
- * whose kernel interfaces are read-only. 0, or -1 with errno.
- */
-int mount_proc(void);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "buf.h"
+#include "dead.h"
 #include "filter.h"
 #include "keeper.h"
 #include "log.h"
@@ -171,8 +172,10 @@ answer(const struct spawner *s, const struct spawn_request *q,
  * A detached mount can be attached once and, before Linux 6.15, not cloned.
  * So the roots that come as one are attached in namespaces which exist for
  * that only and which the keepers of these roots are cloned from. They lie
- * where each sandbox has its private /tmp in front of them.
+ * where each sandbox has its private /dev in front of them.
  */
+#define HOLD_PLACE "/dev/pts"
+
 static int
 attach_detached(const struct spawner *s, struct step_error *se)
 {
@@ -187,12 +190,12 @@ attach_detached(const struct spawner *s, struct step_error *se)
 		return -1;
 	mnt = sys_mount_new("tmpfs", options,
 	    SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC);
-	if (mnt == -1 || sys_move_mount(mnt, AT_FDCWD, "/tmp") == -1)
-		return step_failed(se, "mount /tmp: for the roots");
+	if (mnt == -1 || sys_move_mount(mnt, AT_FDCWD, HOLD_PLACE) == -1)
+		return step_failed(se, "mount %s: for the roots", HOLD_PLACE);
 	for (i = 0; i < s->nroots; i++) {
 		if (s->roots[i]->mount == ROOT_DIRECTORY)
 			continue;
-		(void)xsnprintf(path, sizeof(path), "/tmp/%zu", i);
+		(void)xsnprintf(path, sizeof(path), HOLD_PLACE "/%zu", i);
 		if (mkdir(path, 0755) == -1 ||
 		    sys_move_mount(s->fds[i].root, AT_FDCWD, path) == -1)
 			return step_failed(
@@ -268,7 +271,7 @@ enter_detached(const struct spawner *s, size_t index, struct step_error *se)
 	if (setns(s->user_ns, CLONE_NEWUSER) == -1 ||
 	    setns(s->mount_ns, CLONE_NEWNS) == -1)
 		return step_failed(se, "namespaces of the roots");
-	(void)xsnprintf(path, sizeof(path), "/tmp/%zu", index);
+	(void)xsnprintf(path, sizeof(path), HOLD_PLACE "/%zu", index);
 	if ((fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) == -1)
 		return step_failed(se, "root %s: open", s->roots[index]->path);
 	return fd;
@@ -282,8 +285,19 @@ make(const struct spawner *s, size_t index, int *fds, struct step_error *se)
 	int control[2], files[2];
 	struct mount_plan mp;
 	uint64_t namespaces = NAMESPACES;
+	char **dead;
+	size_t i, ndead;
 	pid_t pid;
 
+	dead_find(&dead, &ndead);
+	for (i = 0; i < ndead; i++)
+		if (path_below(s->roots[index]->path, dead[i])) {
+			errno = ETIMEDOUT;
+			return step_failed(se,
+			    "root %s: the file system mounted at %s does not "
+			    "answer",
+			    s->roots[index]->path, dead[i]);
+		}
 	/* With a group each command has its own instead (init.c). */
 	if (s->fds[index].group != -1)
 		namespaces &= ~(uint64_t)CLONE_NEWCGROUP;
@@ -292,6 +306,8 @@ make(const struct spawner *s, size_t index, int *fds, struct step_error *se)
 		return -1;
 	}
 	make_plan(s, index, &mp, others);
+	mp.dead = dead;
+	mp.ndead = ndead;
 	if (s->roots[index]->mount != ROOT_DIRECTORY &&
 	    (mp.root_fd = enter_detached(s, index, se)) == -1)
 		return -1;

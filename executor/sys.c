@@ -214,6 +214,14 @@ sys_clone(uint64_t flags, int *pidfd, int cgroup)
 		size = sizeof(args);
 	}
 	pid = syscall(SYS_clone3, &args, size);
+	/*
+	 * The filters of containers cannot see its flags and refuse it; the
+	 * older call stores the descriptor where the parent's pid would be.
+	 */
+	if (pid == -1 && errno == ENOSYS && cgroup == -1)
+		pid = syscall(SYS_clone,
+		    (unsigned long)(args.flags | args.exit_signal), 0UL, &fd,
+		    0UL, 0UL);
 	if (pid > 0 && pidfd != NULL)
 		*pidfd = fd;
 	return (pid_t)pid;

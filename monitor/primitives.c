@@ -60,13 +60,15 @@ static char
 setting(const char *path)
 {
 	char c = '\0';
-	int fd;
+	int fd, save = errno;
 
-	if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
-		return '\0';
-	if (read(fd, &c, 1) != 1)
-		c = '\0';
-	close(fd);
+	/* The caller has an error to report. */
+	if ((fd = open(path, O_RDONLY | O_CLOEXEC)) != -1) {
+		if (read(fd, &c, 1) != 1)
+			c = '\0';
+		close(fd);
+	}
+	errno = save;
 	return c;
 }
 

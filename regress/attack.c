@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <netinet/in.h>
 
 #include <errno.h>
@@ -118,6 +119,19 @@ serve_in_thread(int *fd)
 
 	if (pthread_create(&t, NULL, serve, fd) != 0)
 		exit(1);
+}
+
+/* Listens by a path and by an abstract name until it is killed. */
+static void
+serve_both(const char *path, const char *name)
+{
+	int fds[2];
+
+	fds[0] = listener(path, 8);
+	fds[1] = listener(name, 8);
+	serve_in_thread(&fds[0]);
+	printf("up\n");
+	(void)serve(&fds[1]);
 }
 
 /* ---- races ---- */
@@ -561,6 +575,67 @@ try_calls(char *numbers[])
 			: "done");
 }
 
+/* ---- processes that try to outlive the command ---- */
+
+static void __attribute__((__noreturn__)) stay(void)
+{
+	for (;;)
+		(void)pause();
+}
+
+/* Orphans in sessions of their own that ignore what can be ignored. */
+static void
+leave_orphans(long count)
+{
+	pid_t pid;
+	long i;
+	int s, st;
+
+	for (i = 0; i < count; i++) {
+		if ((pid = fork()) == 0) {
+			for (s = 1; s < NSIG; s++)
+				(void)signal(s, SIG_IGN);
+			if (fork() != 0)
+				_exit(0);
+			(void)setsid();
+			stay();
+		}
+		if (pid == -1 || waitpid(pid, &st, 0) != pid) {
+			perror("fork");
+			exit(1);
+		}
+	}
+}
+
+/* A parent that the kernel keeps waiting for its child. */
+static void
+leave_vfork(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)setsid();
+		if (vfork() == 0)
+			stay();
+		stay();
+	}
+}
+
+/* Looks like a thread of the kernel. */
+static void
+leave_renamed(char *argv[])
+{
+	if (fork() != 0)
+		return;
+	(void)setsid();
+	(void)prctl(PR_SET_NAME, "kworker/0:1");
+	for (; *argv != NULL; argv++)
+		memset(*argv, 0, strlen(*argv));
+	if (fork() != 0)
+		_exit(0);
+	stay();
+}
+
 int
 main(int argc, char *argv[])
 {
@@ -571,6 +646,8 @@ main(int argc, char *argv[])
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (strcmp(what, "connect") == 0)
 		try_path(arg);
+	else if (strcmp(what, "serve") == 0)
+		serve_both(arg, argc > 3 ? argv[3] : "");
 	else if (strcmp(what, "exchange") == 0 && argc > 3)
 		printf("%s\n",
 		    syscall(SYS_renameat2, AT_FDCWD, arg, AT_FDCWD, argv[3],
@@ -615,6 +692,12 @@ main(int argc, char *argv[])
 		race_path(arg, 1.0);
 	else if (strcmp(what, "race-descriptor") == 0)
 		race_descriptor(arg, 1.0);
+	else if (strcmp(what, "orphans") == 0)
+		leave_orphans(strtol(arg, NULL, 10));
+	else if (strcmp(what, "vfork") == 0)
+		leave_vfork();
+	else if (strcmp(what, "renamed") == 0)
+		leave_renamed(argv);
 	else if (strcmp(what, "io_uring") == 0)
 		printf("%s\n",
 		    syscall(425, 8, NULL) == -1 ? strerrorname_np(errno)

@@ -137,3 +137,13 @@ private_mounts(char *why, size_t size)
 		snprintf(why, size, "no root directory of its own: %s",
 		    strerror(errno));
 }
+
+void
+private_again(char *why, size_t size)
+{
+	why[0] = '\0';
+	if (unshare(CLONE_NEWNS) == -1 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == -1)
+		snprintf(why, size, "no further mount namespace: %s",
+		    strerror(errno));
+}

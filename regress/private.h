@@ -14,4 +14,7 @@
  */
 void private_mounts(char *why, size_t size);
 
+/* A further one for a process that is in such a namespace already. */
+void private_again(char *why, size_t size);
+
 #endif

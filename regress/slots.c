@@ -21,7 +21,7 @@
 #define PATIENCE 60000 /* ms */
 
 void
-place_init(struct place *p, size_t roots, unsigned int slots)
+place_make(struct place *p, size_t roots, unsigned int slots)
 {
 	size_t i;
 
@@ -40,6 +40,12 @@ place_init(struct place *p, size_t roots, unsigned int slots)
 		p->args[i - 1] = xasprintf(
 		    "--workspace=%s=%s", p->ids[i], p->dirs[i]);
 	}
+}
+
+void
+place_init(struct place *p, size_t roots, unsigned int slots)
+{
+	place_make(p, roots, slots);
 	world_server(&p->w, "--slots", "8", NULL);
 	world_pair(&p->w);
 	place_start(p);
@@ -69,7 +75,7 @@ slots_option(const struct place *p)
 }
 
 void
-place_start(struct place *p)
+place_launch(struct place *p)
 {
 	char **a = p->args, *log;
 
@@ -80,6 +86,14 @@ place_start(struct place *p)
 	world_worker(&p->w, "--allow-workspace-writes",
 	    "--allow-workspace-commands", slots_option(p), a[0], a[1], a[2],
 	    a[3], a[4], a[5], a[6], NULL);
+}
+
+void
+place_start(struct place *p)
+{
+	char *log;
+
+	place_launch(p);
 	if (place_lanes(p, p->slots > 1 ? p->slots + 1 : 1, PATIENCE))
 		return;
 	log = world_log(&p->w);

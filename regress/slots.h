@@ -24,8 +24,12 @@ struct place {
 void place_init(struct place *, size_t roots, unsigned int slots);
 void place_free(struct place *);
 
-/* Starts the worker (again) with all its options. */
+/* Makes the world and the roots only. */
+void place_make(struct place *, size_t roots, unsigned int slots);
+
+/* Starts the worker (again) with all its options, with a new log. */
 void place_start(struct place *);
+void place_launch(struct place *); /* does not wait for its lanes */
 
 /* Waits until so many lanes lease: 1, or 0 after the time. */
 int place_lanes(struct place *, unsigned int lanes, int timeout_ms);

@@ -20,20 +20,24 @@
 #include "json.h"
 #include "log.h"
 #include "matrix.h"
+#include "slots.h"
 #include "world.h"
 
 /*
- * soak [MINUTES]: callers keep a worker busy while requests fail at random,
- * the server loses its connections or its clock, and processes are stopped
- * for a while. In the end the project directory is compared with what the
+ * soak [MINUTES [SLOTS]]: callers keep a worker busy while requests fail at
+ * random, the server loses its connections or its clock, and processes are
+ * stopped for a while. In the end the directories are compared with what the
  * callers were told: a mutation that was answered with 200 was made exactly
  * once, any other at most once. Memory and descriptors of the daemon's three
  * processes have to stay where they were. Prints one line every 10 seconds.
+ * With 2 lease slots or more there are as many roots; without, one root and
+ * the serial protocol.
  */
 #define CALLERS    6
 #define CALLS_MAX  4000000
 #define SAMPLE_MS  10000
 #define WARM_MS    30000 /* until the first sample that counts */
+#define FENCE_MS   8000 /* longer than a command and what may delay it */
 #define GROWTH_KIB 8192
 #define GROWTH_FDS 6
 
@@ -44,12 +48,14 @@ struct call {
 	short status; /* -1: not made */
 };
 
-static struct world w;
+static struct place place;
+#define w (place.w)
 static struct call *calls;
 static unsigned int ncalls; /* atomic */
 static unsigned int answered, refused, cut; /* atomic */
 static int stopping; /* atomic */
-static int failures, quarantines;
+static int failures; /* atomic */
+static int quarantines, lines;
 
 static const char *const helpers[] = { "librechat-code",
 	"librechat-code-bridge", "librechat-code-executor" };
@@ -68,26 +74,60 @@ static struct sample samples[3];
 static char *
 body_of(unsigned int id, enum kind kind)
 {
+	size_t root = id % place.n;
 	char *command, *body;
 
 	switch (kind) {
 	case APPEND:
 		command = xasprintf("echo %u >>log", id);
-		body = world_command_body(command, 4000);
+		body = place_command(&place, root, command);
 		free(command);
 		return body;
 	case CREATE:
 		return xasprintf(
 		    "{\"protocolVersion\":1,\"operation\":\"write_file\","
-		    "\"workspaceId\":\"primary\",\"path\":\"f%u\","
+		    "\"workspaceId\":\"%s\",\"path\":\"f%u\","
 		    "\"content\":\"x\",\"overwrite\":false}",
-		    id);
+		    place.ids[root], id);
 	case READ:
 	default:
-		return xstrdup(
-		    "{\"protocolVersion\":1,\"operation\":\"read_file\","
-		    "\"workspaceId\":\"primary\",\"path\":\"probe\"}");
+		return place_read(&place, root, "probe");
 	}
+}
+
+/* How often callers were refused with which status and code. */
+static struct refusal {
+	char text[64];
+	unsigned int n;
+} refusals[32];
+static pthread_mutex_t refusals_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+note_refusal(long status, const char *code)
+{
+	char text[64];
+	size_t i;
+
+	xsnprintf(
+	    text, sizeof(text), "%ld %s", status, code == NULL ? "" : code);
+	(void)pthread_mutex_lock(&refusals_lock);
+	for (i = 0; i < 31 && refusals[i].n > 0; i++)
+		if (strcmp(refusals[i].text, text) == 0)
+			break;
+	memcpy(refusals[i].text, text, sizeof(text));
+	refusals[i].n++;
+	(void)pthread_mutex_unlock(&refusals_lock);
+}
+
+static void
+tell_refusals(void)
+{
+	size_t i;
+
+	for (i = 0; i < 32; i++)
+		if (refusals[i].n > 0)
+			printf("refused: %u times %s\n", refusals[i].n,
+			    refusals[i].text);
 }
 
 static void *
@@ -112,6 +152,8 @@ caller(void *arg)
 			printf("call %u was made twice\n", id);
 			ADD(failures);
 		}
+		if (status != 200 && status != 0)
+			note_refusal(status, json_get_str(j, "code"));
 		json_free(j);
 		calls[id].status = (short)status;
 		if (status == 200)
@@ -193,7 +235,7 @@ disturb(void)
 		inject();
 		break;
 	}
-	usleep(200000 + randombytes_uniform(600000));
+	usleep(500000 + randombytes_uniform(2000000));
 }
 
 /* ---- measures ---- */
@@ -278,32 +320,44 @@ measure(double elapsed)
 
 /* ---- comparing ---- */
 
-static void
-compare_appends(unsigned int n)
+/* Counts the appends in one root; those seen a second time. */
+static unsigned int
+read_appends(size_t root, unsigned char *seen, unsigned int n)
 {
-	unsigned char *seen = xcalloc(n + 1, 1);
-	char *path = xasprintf("%s/log", w.project), line[64];
+	char *path = xasprintf("%s/log", place.dirs[root]), line[64];
+	unsigned int doubled = 0;
 	unsigned long id;
-	unsigned int i, lost = 0, doubled = 0;
 	FILE *f;
 
 	if ((f = fopen(path, "re")) == NULL)
 		fatal("%s", path);
 	while (fgets(line, sizeof(line), f) != NULL) {
 		id = strtoul(line, NULL, 10);
-		if (id > n)
+		if (id > n || id % place.n != root)
 			fatalx("%s has %s", path, line);
 		if (seen[id]++ > 0)
 			doubled++;
 	}
 	fclose(f);
+	free(path);
+	return doubled;
+}
+
+static void
+compare_appends(unsigned int n)
+{
+	unsigned char *seen = xcalloc(n + 1, 1);
+	unsigned int i, lost = 0, doubled = 0;
+	size_t root;
+
+	for (root = 0; root < place.n; root++)
+		doubled += read_appends(root, seen, n);
 	for (i = 1; i <= n; i++)
 		if (calls[i].kind == APPEND && calls[i].status == 200 &&
 		    seen[i] != 1)
 			lost++;
 	printf("appends: %u lost, %u doubled\n", lost, doubled);
 	failures += lost > 0 || doubled > 0;
-	free(path);
 	free(seen);
 }
 
@@ -317,56 +371,12 @@ compare_files(unsigned int n)
 	for (i = 1; i <= n; i++) {
 		if (calls[i].kind != CREATE || calls[i].status != 200)
 			continue;
-		path = xasprintf("%s/f%u", w.project, i);
+		path = xasprintf("%s/f%u", place.dirs[i % place.n], i);
 		lost += stat(path, &st) == -1 || st.st_size != 1;
 		free(path);
 	}
 	printf("files: %u lost\n", lost);
 	failures += lost > 0;
-}
-
-static void
-begin(void)
-{
-	char *path;
-
-	world_init(&w, 0);
-	path = xasprintf("%s/probe", w.project);
-	close(open(path, O_WRONLY | O_CREAT, 0644));
-	free(path);
-	/* What a dead worker leaves behind blocks the next for a while only. */
-	world_server(
-	    &w, "--record-grace", "1000", "--queue-time", "10000", NULL);
-	world_start(&w);
-}
-
-/*
- * The worker has ended. A server that restarts forgets the callers, and
- * refuses the result of a mutation whose caller is gone: a quarantine, as it
- * has to be (protocol 9.4 row 3). Anything else is a failure.
- */
-static void
-revive(void)
-{
-	char *log = world_log(&w);
-	size_t n = strlen(log);
-
-	if (n > 400)
-		memmove(log, log + n - 400, 401);
-	if (world_markers(&w) == 1 && WIFEXITED(w.status) &&
-	    strstr(log, "not settled: settle: HTTP 4") != NULL)
-		quarantines++;
-	else {
-		printf("the worker ended: %s\n", log);
-		failures++;
-	}
-	free(log);
-	control("faults", xstrdup("{\"rules\":[]}"));
-	(void)world_command(&w, NULL, "clear-workspace-quarantine",
-	    "--worker-dir", w.project, NULL);
-	world_worker(
-	    &w, "--allow-workspace-writes", "--allow-workspace-commands", NULL);
-	(void)world_wait(&w, "leasing", 60000);
 }
 
 static int
@@ -379,6 +389,110 @@ log_lines(void)
 		n += *p == '\n';
 	free(log);
 	return n;
+}
+
+/* What a dead worker leaves behind blocks the next for a while only. */
+static void
+begin(unsigned int slots)
+{
+	size_t i;
+
+	place_make(&place, slots > 1 ? slots : 1, slots);
+	for (i = 0; i < place.n; i++)
+		place_put(&place, i, "probe");
+	world_server(&w, "--slots", "8", "--record-grace", "1000",
+	    "--queue-time", "10000", NULL);
+	world_pair(&w);
+	place_start(&place);
+}
+
+/* Clears one quarantined root the way that the manual tells. */
+static int
+clear_root(size_t root)
+{
+	char *marker = place_marker(&place, root);
+	int r = 0;
+
+	if (marker != NULL)
+		r = world_command(&w, NULL, "clear-workspace-quarantine",
+		    "--worker-dir", place.dirs[root], NULL);
+	free(marker);
+	if (r == 0 && place.slots > 1)
+		r = place_reset(&place, root);
+	return r;
+}
+
+/*
+ * A server that restarts forgets the callers, and refuses the result of a
+ * mutation whose caller is gone: a quarantine, as it has to be (protocol 9.4
+ * row 3). It ends a serial worker; with slots the other roots go on, and the
+ * worker is stopped here. Anything else is a failure.
+ */
+static void
+revive(int ended)
+{
+	char *log = world_log(&w), *marker, *fence;
+	size_t n = strlen(log), i;
+
+	if (n > 400)
+		memmove(log, log + n - 400, 401);
+	if (ended &&
+	    (place.slots > 1 || world_markers(&w) != 1 ||
+		!WIFEXITED(w.status) ||
+		strstr(log, "not settled: settle: HTTP 4") == NULL)) {
+		printf("the worker ended: %s\n", log);
+		ADD(failures);
+	}
+	free(log);
+	control("faults", xstrdup("{\"rules\":[]}"));
+	if (!ended)
+		(void)place_stop(&place);
+	for (i = 0; i < place.n; i++) {
+		marker = place_marker(&place, i);
+		fence = place.slots > 1 ? place_fence(&place, i) : NULL;
+		free(marker);
+		free(fence);
+		if (marker == NULL && fence == NULL)
+			continue;
+		quarantines++;
+		if (clear_root(i) != 0) {
+			printf("root %zu is not cleared\n", i);
+			ADD(failures);
+		}
+	}
+	lines += log_lines();
+	place_launch(&place);
+	if (!world_wait(&w, "leasing", 60000)) {
+		printf("it does not lease any more\n");
+		ADD(failures);
+	}
+}
+
+/*
+ * With slots a quarantine is no end. The server also keeps the fence of a root
+ * whose result no caller took (code-api-server 15.3). Each piece of work has
+ * a fence for a moment; 1 if one root has had the same for too long.
+ */
+static int
+in_quarantine(void)
+{
+	static char *fences[PLACE_ROOTS];
+	static double since[PLACE_ROOTS];
+	char *fence;
+	size_t i;
+	int stuck = 0;
+
+	for (i = 0; place.slots > 1 && i < place.n; i++) {
+		fence = place_fence(&place, i);
+		if (fence == NULL || fences[i] == NULL ||
+		    strcmp(fence, fences[i]) != 0)
+			since[i] = world_now();
+		free(fences[i]);
+		fences[i] = fence;
+		if (fence != NULL && world_now() - since[i] > FENCE_MS)
+			stuck = 1;
+	}
+	return stuck;
 }
 
 int
@@ -395,7 +509,7 @@ main(int argc, char **argv)
 		fatalx("libsodium cannot be initialised");
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	calls = xcalloc(CALLS_MAX + 1, sizeof(*calls));
-	begin();
+	begin(argc > 2 ? (unsigned int)strtoul(argv[2], NULL, 10) : 1);
 	start = world_now();
 	end = start + 60000 * (argc > 1 ? strtod(argv[1], NULL) : 20);
 	for (i = 0; i < CALLERS; i++)
@@ -403,7 +517,9 @@ main(int argc, char **argv)
 			fatalx("no thread");
 	for (next = start; world_now() < end;) {
 		if (world_worker_end(&w, 0) != -1)
-			revive();
+			revive(1);
+		else if (in_quarantine())
+			revive(0);
 		if (world_now() >= next) {
 			measure((world_now() - start) / 1000);
 			next += SAMPLE_MS;
@@ -426,11 +542,12 @@ main(int argc, char **argv)
 	printf("%.1f calls a second, %.1f done; %d log lines; "
 	       "%d quarantines, %d markers left\n",
 	    n * 1000.0 / (end - start), answered * 1000.0 / (end - start),
-	    log_lines(), quarantines, world_markers(&w));
+	    lines + log_lines(), quarantines, world_markers(&w));
 	failures += world_markers(&w) != 0;
+	tell_refusals();
 	compare_appends(n);
 	compare_files(n);
-	world_free(&w);
+	place_free(&place);
 	free(calls);
 	printf("%s\n", failures == 0 ? "sound" : "NOT sound");
 	return failures != 0;

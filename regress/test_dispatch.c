@@ -275,6 +275,9 @@ compare(void)
 		if (c->status == 422 && done[i] != 0 &&
 		    strcmp(c->code, "WORKSPACE_TOOL_REJECTED") == 0)
 			fail_msg("call %zu was rejected but done", i);
+		/* A heartbeat that was late enough; nothing was handed out. */
+		if (c->status == 503 && begun[i] == 0)
+			continue;
 		if (c->status != 200 && c->status != 422 && c->status != 0)
 			fail_msg(
 			    "call %zu: status %d %s", i, c->status, c->code);
@@ -349,7 +352,7 @@ callers_never_see_two_in_one_root(void **state)
 	for (i = 0; i < ROOTS; i++)
 		write_name(i);
 	json_free(world_control(
-	    &place.w, "budgets", "{\"leaseTtlMs\":12000,\"queueMs\":120000}"));
+	    &place.w, "budgets", "{\"leaseTtlMs\":30000,\"queueMs\":120000}"));
 	for (i = 0; i <= CALLERS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL,
 				     i < CALLERS ? caller : trouble, NULL),

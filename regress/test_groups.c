@@ -161,7 +161,7 @@ make_group(struct group *g, uid_t uid)
 	assert_int_equal(mkdir(g->workspace, 0755), 0);
 	if (g->controllers) {
 		assert_int_equal(
-		    write_in(g->workspace, "memory.max", "67108864"), 0);
+		    write_in(g->workspace, "memory.max", "134217728"), 0);
 		(void)write_in(g->workspace, "memory.swap.max", "0");
 		assert_int_equal(
 		    write_in(g->workspace, "memory.oom.group", "1"), 0);
@@ -209,7 +209,7 @@ memory_limit_is_told_apart(struct harness *h)
 {
 	static const char *const last =
 	    "librechat-code: the command was ended: it exceeded the memory "
-	    "limit of 64 MiB\n";
+	    "limit of 128 MiB\n";
 	struct answer a;
 
 	assert_int_equal(harness_run(h, 0,
@@ -257,14 +257,14 @@ commands_begin_in_their_group(void **state)
 	h.enter = g.enter;
 	h.group = open(g.workspace, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(h.group != -1);
-	h.memory_bytes = 64U << 20;
+	h.memory_bytes = 128U << 20;
 	hog_start(&h);
 	/* Its own place is all that it sees. */
 	hog_expect(&h, 0, "grep ^0:: /proc/self/cgroup", "0::/\n");
 	assert_int_equal(processes_in(g.workspace), 0);
 	id = hog_hold(&h, "mkdir begun; exec sleep 1000");
-	/* process 1 and the shell, which became sleep */
-	assert_int_equal(processes_in(g.workspace), 2);
+	/* process 1 and the shell; perhaps mkdir has not ended yet */
+	assert_in_range(processes_in(g.workspace), 2, 3);
 	hog_release(&h, id);
 	assert_int_equal(processes_in(g.workspace), 0);
 	command = xasprintf("for f in %s/cgroup.procs %s; do "
