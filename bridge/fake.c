@@ -697,8 +697,8 @@ fake_fault(
 	TAILQ_INSERT_TAIL(&f->faults, p, entry);
 }
 
-static void
-offer(struct fake *f, int lane, char *assignment)
+void
+fake_offer(struct fake *f, int lane, char *assignment)
 {
 	free(f->assignments[lane]);
 	f->assignments[lane] = assignment;
@@ -708,7 +708,7 @@ offer(struct fake *f, int lane, char *assignment)
 void
 fake_assign_raw(struct fake *f, char *assignment)
 {
-	offer(f, 0, assignment);
+	fake_offer(f, 0, assignment);
 }
 
 void
@@ -721,7 +721,7 @@ fake_assign_slot(struct fake *f, int slot, const char *id, int64_t remaining,
 		xsnprintf(
 		    member, sizeof(member), "\"workspaceLeaseSlot\":%d,", slot);
 	time_format_iso(time_wall_ms() + remaining, at);
-	offer(f, slot + 1,
+	fake_offer(f, slot + 1,
 	    xasprintf("{\"protocolVersion\":1,\"assignmentId\":\"%s\","
 		      "\"workerId\":\"lab:vm\",\"incarnationId\":\"%s\","
 		      "\"generation\":7,\"leaseToken\":\"token\",%s"

@@ -106,6 +106,9 @@ void fake_assign(
     struct fake *, const char *id, int64_t remaining, const char *request);
 void fake_assign_raw(struct fake *, char *assignment);
 
+/* The same on a lane, see FAKE_LANES. */
+void fake_offer(struct fake *, int lane, char *assignment);
+
 /*
  * With lease slots: so many workspaces "r0", "r1" and on, and as many slots
  * asked for and granted; before fake_start. An assignment of a slot.

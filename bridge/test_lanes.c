@@ -414,21 +414,30 @@ an_unanswered_acknowledgement_is_rejected_with_receipt(void **state)
 	stop_cleanly(f);
 }
 
+/* An assignment with this member, which may be empty. */
+static char *
+with_slot(const char *member)
+{
+	return xasprintf("{\"assignmentId\":\"a1\",\"incarnationId\":"
+			 "\"AAECAwQFBgcICQoLDA0ODxAR\",\"generation\":1,"
+			 "\"leaseToken\":\"t\",\"remainingMs\":5000,"
+			 "%s\"expiresAt\":\"x\","
+			 "\"executionKind\":\"workspace_tool\",\"request\":%s}",
+	    member, READ("r0"));
+}
+
 static void
 another_slot_in_the_assignment_is_an_error(void **state)
 {
 	struct fake *f = worker(2, 1);
-	char *text;
 
 	(void)state;
-	text = xasprintf("{\"assignmentId\":\"a1\",\"incarnationId\":"
-			 "\"AAECAwQFBgcICQoLDA0ODxAR\",\"generation\":1,"
-			 "\"leaseToken\":\"t\",\"remainingMs\":5000,"
-			 "\"workspaceLeaseSlot\":1,\"expiresAt\":\"x\","
-			 "\"executionKind\":\"workspace_tool\",\"request\":%s}",
-	    READ("r0"));
-	fake_assign_raw(f, text); /* on the legacy lane */
-	wait_requests(f, "/lease", 4);
+	fake_offer(f, 0, with_slot("\"workspaceLeaseSlot\":1,"));
+	fake_offer(f, 1, with_slot("\"workspaceLeaseSlot\":1,"));
+	fake_offer(f, 2, with_slot(""));
+	wait_requests(f, "/lease", 6);
+	fake_offer(f, 2, with_slot("\"workspaceLeaseSlot\":null,"));
+	wait_requests(f, "/lease", 7);
 	assert_int_equal(fake_count(f, "/ack"), 0);
 	wait_leasing(f, 3);
 	stop_cleanly(f);
@@ -828,9 +837,16 @@ a_stop_settles_and_reports_what_runs(void **state)
 	wait_executed(f, 3);
 	fake_assign_slot(f, 3, "a3", LONG, WRITE("r2"));
 	wait_requests(f, "/a3/ack", 1);
+	/* The answer has been seen when this is done. */
+	fake_assign_raw(f,
+	    strdup("{\"assignmentId\":\"s1\",\"incarnationId\":"
+		   "\"AAECAwQFBgcICQoLDA0ODxAR\",\"generation\":1,"
+		   "\"leaseToken\":\"t\",\"remainingMs\":50000,"
+		   "\"expiresAt\":\"x\",\"request\":{\"body\":{}}}"));
+	wait_requests(f, "/s1/settle", 1);
 	fake_stop(f);
 	assert_int_equal(fake_exit_status(f), 0);
-	assert_int_equal(fake_count(f, "/settle"), 4);
+	assert_int_equal(fake_count(f, "/settle"), 5);
 	assert_int_equal(fake_count(f, "/workspace-cleanup"), 4);
 	assert_non_null(
 	    strstr(fake_body(f, "/a0/settle"), "\"EXECUTION_ABORTED\""));

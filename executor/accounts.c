@@ -15,6 +15,8 @@
 #include "buf.h"
 #include "sys.h"
 
+#define COVER_TRIES 20
+
 /*
  * The account as programs shall see it, in front of the host's file without
  * its own line for that number: an account that only a directory service
@@ -46,11 +48,11 @@ make_account_file(
 
 /* Puts a file of our own, made in the still writable /dev, over another. */
 static int
-cover_file(const char *path, const struct buf *content, struct step_error *se)
+cover_once(const char *path, const struct buf *content, struct step_error *se)
 {
 	static const char made[] = "/dev/.account";
 	struct stat st;
-	int fd, mnt;
+	int fd, mnt, r, save;
 
 	if (lstat(path, &st) == -1 || !S_ISREG(st.st_mode))
 		return 0;
@@ -66,12 +68,30 @@ cover_file(const char *path, const struct buf *content, struct step_error *se)
 	mnt = sys_open_tree_clone(AT_FDCWD, made, 0);
 	if (mnt == -1 || sys_mount_setattr(mnt, 0, SYS_MOUNT_RDONLY, 0) == -1)
 		return step_failed(se, "%s: private copy", path);
-	if (attach(mnt, path, "private copy", se) == -1)
-		return -1;
+	r = attach(mnt, path, "private copy", se);
+	save = errno;
 	/* It lives on as what is mounted. */
 	if (unlink(made) == -1)
 		return step_failed(se, "%s: private copy", path);
-	return 0;
+	errno = save;
+	return r;
+}
+
+/*
+ * The tools of the host that change accounts replace the file; what was
+ * looked up a moment ago may be the one that is gone.
+ */
+static int
+cover_file(const char *path, const struct buf *content, struct step_error *se)
+{
+	int tries, r;
+
+	for (tries = 1;; tries++) {
+		r = cover_once(path, content, se);
+		if (r == 0 || errno != ENOENT || tries == COVER_TRIES)
+			return r;
+		memset(se, 0, sizeof(*se));
+	}
 }
 
 int

@@ -32,6 +32,7 @@ step_failed(struct step_error *se, const char *fmt, ...)
 		len = sizeof(se->text) - 1;
 	(void)xsnprintf(
 	    se->text + len, sizeof(se->text) - len, ": %s", strerror(save));
+	errno = save;
 	return -1;
 }
 
@@ -53,7 +54,7 @@ tmpfs_new(uint64_t bytes, const char *mode, uint64_t attr)
 int
 attach(int mnt, const char *path, const char *what, struct step_error *se)
 {
-	int fd, r = -1;
+	int fd, save, r = -1;
 
 	if (mnt == -1)
 		return step_failed(se, "mount %s: %s", path, what);
@@ -64,7 +65,9 @@ attach(int mnt, const char *path, const char *what, struct step_error *se)
 	}
 	if (r == -1)
 		(void)step_failed(se, "mount %s: attach %s", path, what);
+	save = errno;
 	close(mnt);
+	errno = save;
 	return r;
 }
 

@@ -367,7 +367,8 @@ cover(struct hidden_name *h, uint64_t attr, struct step_error *se)
 	if (r == -1) {
 		(void)step_failed(se, "mount %s: attach empty", h->path);
 		close(mnt);
-		return -1;
+		/* Removed meanwhile, and nothing in its place. */
+		return errno == ENOENT && access(h->path, F_OK) == -1 ? 0 : -1;
 	}
 	/* The descriptor names the mount, wherever that is. */
 	h->fd = mnt;

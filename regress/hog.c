@@ -74,7 +74,7 @@ processes(char **arg)
 	return 0;
 }
 
-/* Forks wherever it can, for ever. */
+/* Forks wherever it can, for ever, and leaves the processor to others. */
 static int
 bomb(char **arg)
 {
@@ -82,7 +82,7 @@ bomb(char **arg)
 		return 1;
 	for (;;)
 		if (fork() == -1)
-			(void)usleep(100);
+			(void)usleep(10000);
 }
 
 /* Processes that have left everything that they came from. */

@@ -35,8 +35,8 @@
  *	- without marker and settlement nothing was changed.
  * TEST_SEED repeats a run as far as chance outside allows.
  */
-#define OPERATIONS 800
-#define DEATHS     40 /* one in so many operations */
+#define OPERATIONS 600
+#define DEATHS     30 /* one in so many operations */
 #define FILES      16
 #define WAIT_MS    60000
 
