@@ -77,14 +77,17 @@ need_node_tools()
 	say "Installing $NODE_TOOLS ..."
 	rm -rf "$1"
 	mkdir -p "$1"
-	if ! timeout 300 npm install --prefix "$1" --cache "$1/cache" \
-	    --no-audit --no-fund --ignore-scripts $NODE_TOOLS \
-	    >"$1/install.log" 2>&1; then
-		tail -n 20 "$1/install.log"
-		die "npm could not install $NODE_TOOLS ($1/install.log)"
-	fi
-	rm -rf "$1/cache"
-	echo "$NODE_TOOLS" >"$1/installed"
+	for try in first second third; do
+		if timeout 300 npm install --prefix "$1" --cache "$1/cache" \
+		    --no-audit --no-fund --ignore-scripts $NODE_TOOLS \
+		    >"$1/install.log" 2>&1; then
+			rm -rf "$1/cache"
+			echo "$NODE_TOOLS" >"$1/installed"
+			return
+		fi
+	done
+	tail -n 20 "$1/install.log"
+	die "npm could not install $NODE_TOOLS ($1/install.log)"
 }
 
 # 1 argument or more: the current directory was configured with all of them.
