@@ -66,23 +66,31 @@ reserve_port(int *port)
 	return fd;
 }
 
-static void
-await_port(int port)
+static int
+listens(int port)
 {
-	double end = world_now() + START_MS;
 	struct sockaddr_in sin;
 	int fd, r;
 
 	loopback(&sin, port);
-	do {
-		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		r = connect(fd, (struct sockaddr *)&sin, sizeof(sin));
-		close(fd);
-		if (r == -1)
-			usleep(5000);
-	} while (r == -1 && world_now() < end);
-	if (r == -1)
-		fatalx("nobody listens on port %d", port);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	r = connect(fd, (struct sockaddr *)&sin, sizeof(sin));
+	close(fd);
+	return r == 0;
+}
+
+/* Waits until somebody listens, or nobody any more. */
+static void
+await_port(int port, int wanted)
+{
+	double end = world_now() + START_MS;
+	int is;
+
+	while ((is = listens(port)) != wanted && world_now() < end)
+		usleep(5000);
+	if (is != wanted)
+		fatalx("port %d: %s", port,
+		    wanted ? "nobody listens" : "somebody still listens");
 }
 
 void
@@ -150,12 +158,14 @@ front_start(const struct front *f, const char *alpn, const char *option)
 {
 	pid_t pid;
 
+	/* One that has been told to end can hold the port for a while. */
+	await_port(f->port, 0);
 	if ((pid = fork()) == -1)
 		fatal("fork");
 	if (pid == 0)
 		run(f, alpn, option);
 	(void)setpgid(pid, pid);
-	await_port(f->port);
+	await_port(f->port, 1);
 	return pid;
 }
 
@@ -178,7 +188,7 @@ front_relay(const struct front *f, int *port, int *reserve)
 		fatal("socat");
 	}
 	(void)setpgid(pid, pid);
-	await_port(*port);
+	await_port(*port, 1);
 	free(from);
 	free(to);
 	return pid;
