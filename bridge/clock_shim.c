@@ -27,6 +27,8 @@ static void __attribute__((__constructor__)) begin(void)
 	if (file == NULL || (fd = open(file, O_RDONLY | O_CLOEXEC)) == -1)
 		return;
 	(void)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &begun);
+	/* The coarse clock is behind; no reading may come out negative. */
+	begun.tv_sec--;
 	p = mmap(NULL, 3 * sizeof(*shift), PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (p != MAP_FAILED)
