@@ -493,6 +493,7 @@ main(void)
 		cmocka_unit_test(a_stop_ends_all_that_runs),
 		cmocka_unit_test(a_stop_that_leaves_a_marker_says_so),
 	};
+	static char names[sizeof(tests) / sizeof(tests[0])][64];
 	const struct cause *c;
 	size_t i;
 
@@ -500,9 +501,11 @@ main(void)
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) == -1)
 		fatal("subreaper");
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-		if ((c = tests[i].initial_state) != NULL)
-			tests[i].name = xasprintf(
-			    "a root is in doubt after %s", c->name);
+		if ((c = tests[i].initial_state) == NULL)
+			continue;
+		xsnprintf(names[i], sizeof(names[i]),
+		    "a root is in doubt after %s", c->name);
+		tests[i].name = names[i];
 	}
 	return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
 }
