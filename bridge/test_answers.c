@@ -154,6 +154,13 @@ round_of(struct fake *f, const char *id)
 	assert_int_equal(fake_count(f, "/settle"), wanted);
 }
 
+/* Sanitizers keep what was freed. */
+#ifdef SANITIZERS
+#define MEASURED 0
+#else
+#define MEASURED 1
+#endif
+
 /*
  * The bridge has freed what it took when it leases again, but the kernel may
  * count a little later on a busy machine: waits until memory is below.
@@ -163,6 +170,8 @@ memory_falls_below(struct fake *f, long kib)
 {
 	int i;
 
+	if (!MEASURED)
+		return 1;
 	for (i = 0; i < 2000; i++) {
 		if (memory(f, "VmRSS") <= kib)
 			return 1;
@@ -186,22 +195,18 @@ no_answer_costs_memory_for_long(void **state)
 		wanted = fake_count(f, "/settle") + 2;
 		fake_assign(f, names[i], 60000, READ_REQUEST);
 		fake_wait(f, is_settled, "settlement");
-#ifndef SANITIZERS
 		if (!memory_falls_below(f, first + 2048))
 			fail_msg("after large answer %zu: memory was %ld and "
 				 "stays at %ld KiB",
 			    i, first, memory(f, "VmRSS"));
-#endif
 	}
 	round_of(f, "all");
-#ifndef SANITIZERS
 	if (!memory_falls_below(f, first + 2048))
 		fail_msg("memory was %ld and stays at %ld KiB", first,
 		    memory(f, "VmRSS"));
 	/* A body of 16 MiB, its copy and what is made of it. */
-	if (memory(f, "VmHWM") > 160 * 1024)
+	if (MEASURED && memory(f, "VmHWM") > 160 * 1024)
 		fail_msg("as much as %ld KiB", memory(f, "VmHWM"));
-#endif
 	assert_int_equal(f->executed, LARGE + 1);
 	stop_cleanly(f);
 	for (i = 0; i < LARGE; i++)
